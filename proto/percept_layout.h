@@ -19,9 +19,9 @@
 #define PERCEPT_MEL_BINS 80u
 #define PERCEPT_ARENA_SLOTS_MAX 256u
 
-/* ---- Arena: one descriptor = one page-aligned header, then slot_count equal slots ---- */
+/* ---- Arena: two descriptors = a header (one read-only memfd page) and the slots (memfd or dma-buf) ---- */
 
-/* First page of an arena. slot i starts at slots_offset_bytes + i * slot_stride_bytes.
+/* Slot i starts at i * slot_stride_bytes of the slots descriptor.
  * generation[i] is even while slot i may be read and odd while it is being written or is free; a reader compares it
  * with the generation in its message before and after the read: unequal = the lease was revoked, drop the data. */
 struct percept_arena_header {
@@ -29,7 +29,7 @@ struct percept_arena_header {
     uint32_t version;
     uint32_t slot_count;
     uint32_t reserved;
-    uint64_t slots_offset_bytes;
+    uint64_t reserved1;
     uint64_t slot_stride_bytes; /* multiple of the page size */
     uint64_t slot_bytes;        /* usable bytes of one slot */
     uint64_t generation[PERCEPT_ARENA_SLOTS_MAX];
