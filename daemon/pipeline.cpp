@@ -1,0 +1,411 @@
+#include "pipeline.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "arena/lease.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "tokens/packer.hpp"
+
+namespace perceptd {
+namespace {
+
+using sensor::Kind;
+
+UniqueFd make_event() {
+    UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!fd) {
+        throw_errno("eventfd");
+    }
+    return fd;
+}
+
+void signal(int event_fd) noexcept {
+    const std::uint64_t one = 1;
+    static_cast<void>(!::write(event_fd, &one, sizeof(one)));
+}
+
+void clear(int event_fd) noexcept {
+    std::uint64_t count = 0;
+    static_cast<void>(!::read(event_fd, &count, sizeof(count)));
+}
+
+sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineOptions& options) {
+    sync::AlignerOptions result;
+    result.present = {options.arenas.camera != nullptr, options.arenas.audio != nullptr, options.imu_on};
+    result.live = offer.is_live;
+    result.deadline_ns = options.deadline_ns;
+    result.longest_window_ns = options.longest_window_ns;
+    if (offer.camera && offer.camera->rate_hz > 0) {
+        result.nominal_period_ns = static_cast<std::int64_t>(1e9 / offer.camera->rate_hz);
+    }
+    if (offer.audio && offer.audio->rate_hz > 0) {
+        // A block arrives when its last frame is in.
+        result.delivery_ns[sensor::index_of(Kind::Microphone)] =
+            kNsPerSecond * offer.audio->block_frames / offer.audio->rate_hz + sync::kMelHalf_ns;
+    }
+    return result;
+}
+
+sync::ClockModel clock_for(const sensor::Offer& offer, Kind kind) {
+    return sync::ClockModel({.kind = offer.stamp_kind[sensor::index_of(kind)]});
+}
+
+}  // namespace
+
+Pipeline::Pipeline(sensor::Source& source, const PipelineOptions& options)
+    : source_(source),
+      options_(options),
+      live_(source.offer().is_live),
+      wake_fd_(make_event()),
+      ready_fd_(make_event()),
+      queue_(wake_fd_.borrow()),
+      clocks_{clock_for(source.offer(), Kind::Camera), clock_for(source.offer(), Kind::Microphone),
+              clock_for(source.offer(), Kind::Imu)},
+      aligner_(aligner_options(source.offer(), options)),
+      mel_(options.mel_profile),
+      slices_(kPendingSlices),
+      levels_(kPendingSlices),
+      rows_(kPendingRows),
+      window_rows_(kPendingRows),
+      features_(512) {
+    if (options_.arenas.camera != nullptr) {
+        const sensor::CameraFormat& format = source.offer().camera.value();
+        gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
+        patch_list_.resize(gate_->patch_total());
+    }
+    thread_ = std::make_unique<RtThread>(
+        RtThreadOptions{.name = "pipeline", .fifo_priority = options_.fifo_priority},
+        [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal(wake_fd_.borrow()); });
+    source_.start({options_.arenas.camera, options_.arenas.audio, options_.imu_on, &queue_});
+}
+
+Pipeline::~Pipeline() {
+    source_.stop();
+    thread_.reset();
+    release_all();
+}
+
+bool Pipeline::pop(WindowRecord& record) noexcept {
+    if (windows_.pop(record)) {
+        return true;
+    }
+    clear(ready_fd_.borrow());
+    // A window may have come between the two calls.
+    return windows_.pop(record);
+}
+
+void Pipeline::run(const std::atomic<bool>& stop) noexcept {
+    while (!stop.load(std::memory_order_acquire)) {
+        wait(monotonic_ns());
+        take_samples();
+        close_windows();
+    }
+}
+
+void Pipeline::wait(std::int64_t now_ns) noexcept {
+    constexpr std::int64_t kLongest_ns = 100 * kNsPerMs;
+    std::int64_t wait_ns = kLongest_ns;
+    if (live_) {
+        wait_ns = std::clamp<std::int64_t>(aligner_.next_deadline_ns() == INT64_MAX ? kLongest_ns
+                                                                                    : aligner_.next_deadline_ns() - now_ns,
+                                           0, kLongest_ns);
+    } else if (!has_room()) {
+        // A recording waits for its readers: look again soon instead of holding their slots.
+        wait_ns = kNsPerMs;
+        const timespec pause{0, wait_ns};
+        ::clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
+        return;
+    }
+    if (queue_.size() > 0) {
+        wait_ns = 0;
+    }
+    pollfd ready{wake_fd_.borrow(), POLLIN, 0};
+    const timespec limit{0, wait_ns};
+    if (::ppoll(&ready, 1, &limit, nullptr) > 0) {
+        clear(wake_fd_.borrow());
+    }
+}
+
+bool Pipeline::has_room() noexcept {
+    const StreamArenas& arenas = options_.arenas;
+    const auto full = [](arena::Arena* arena) { return arena != nullptr && arena->free_count() == 0; };
+    return windows_.size() < windows_.capacity() && !full(arenas.patches) && !full(arenas.mel) && !full(arenas.motion);
+}
+
+void Pipeline::take_samples() noexcept {
+    // Bounded by the pending arrays, so that a recording is never read faster than its windows leave.
+    sensor::Sample sample;
+    while (!held_is_set_ && slice_count_ + 8 < slices_.size() && level_count_ + 1 < levels_.size() &&
+           row_count_ + 2 < rows_.size() && queue_.pop(sample)) {
+        if ((sample.flags & sensor::kEnd) != 0) {
+            aligner_.end(sample.kind);
+            continue;
+        }
+        switch (sample.kind) {
+            case Kind::Camera: take_frame(sample); break;
+            case Kind::Microphone: take_sound(sample); break;
+            case Kind::Imu: take_motion(sample); break;
+        }
+    }
+}
+
+std::int64_t Pipeline::hub_time(const sensor::Sample& sample) noexcept {
+    sync::ClockModel& clock = clocks_[sensor::index_of(sample.kind)];
+    const std::uint32_t before = clock.epoch();
+    static_cast<void>(clock.add(sample.sensor_ns, sample.hub_ns));
+    const std::int64_t hub_ns = stamps_[sensor::index_of(sample.kind)].next(clock.to_hub(sample.sensor_ns));
+    if (before != 0 && clock.epoch() != before) {
+        static_cast<void>(aligner_.on_epoch(clock.epoch(), hub_ns));
+    }
+    return hub_ns;
+}
+
+void Pipeline::take_frame(const sensor::Sample& sample) noexcept {
+    const std::int64_t hub_ns = hub_time(sample);
+    const Status status = aligner_.on_frame(hub_ns, sample);
+    if (status == Status::Full) {
+        held_ = sample;
+        held_hub_ns_ = hub_ns;
+        held_is_set_ = true;
+        return;
+    }
+    if (status != Status::Ok) {
+        options_.arenas.camera->adopt(sample.slot).end();
+    }
+    static_cast<void>(aligner_.advance(Kind::Camera, hub_ns));
+}
+
+void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
+    const arena::Lease lease = options_.arenas.audio->adopt(sample.slot);
+    const std::span<const std::byte> bytes = lease.bytes();
+    percept_audio_block block;
+    std::memcpy(&block, bytes.data(), sizeof(block));
+    const std::size_t mono_bytes = std::size_t{block.mono_count} * sizeof(std::int16_t);
+    if (block.mono_offset_bytes % alignof(std::int16_t) != 0 || block.mono_offset_bytes > bytes.size() ||
+        mono_bytes > bytes.size() - block.mono_offset_bytes || block.rate_hz == 0) {
+        return;
+    }
+    const std::span<const std::int16_t> mono(
+        reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count);
+    const std::int64_t hub_ns = hub_time(sample);
+    if (block.first_mono != next_mono_sample_) {
+        mel_.reset(block.first_mono);
+    }
+    next_mono_sample_ = block.first_mono + block.mono_count;
+    const tokens::SampleClock clock{.anchor_sample = block.first_mono, .anchor_ns = hub_ns};
+    const auto push = mel_.push(mono, clock, std::span(slices_).subspan(slice_count_));
+    const std::size_t end = slice_count_ + push.slice_count;
+    for (std::size_t i = slice_count_; i < end; ++i) {
+        if (aligner_.admit(Kind::Microphone, slices_[i].centre_ns) == Status::Late) {
+            counters_.mel_slices_lost_count.fetch_add(1, std::memory_order_relaxed);
+        } else {
+            slices_[slice_count_++] = slices_[i];
+        }
+    }
+    levels_[level_count_++] = {hub_ns, tokens::level_of(mono), block.mono_count};
+    const std::int64_t end_ns =
+        hub_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
+    static_cast<void>(aligner_.advance(Kind::Microphone, end_ns));
+}
+
+void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
+    percept_imu_row& row = rows_[row_count_];
+    row = {};
+    row.time_ns = hub_time(sample);
+    row.sensor_ns = sample.sensor_ns;
+    row.row_index = sample.sequence;
+    row.flags = sample.imu_flags;
+    std::copy(sample.accel_mps2.begin(), sample.accel_mps2.end(), row.accel_mps2);
+    std::copy(sample.gyro_radps.begin(), sample.gyro_radps.end(), row.gyro_radps);
+    if (aligner_.admit(Kind::Imu, row.time_ns) == Status::Late) {
+        counters_.imu_rows_lost_count.fetch_add(1, std::memory_order_relaxed);
+    } else {
+        ++row_count_;
+    }
+    static_cast<void>(aligner_.advance(Kind::Imu, row.time_ns));
+}
+
+void Pipeline::close_windows() noexcept {
+    sync::WindowPlan plan;
+    while (live_ || has_room()) {
+        if (held_is_set_ && aligner_.on_frame(held_hub_ns_, held_) != Status::Full) {
+            held_is_set_ = false;
+            static_cast<void>(aligner_.advance(Kind::Camera, held_hub_ns_));
+        }
+        if (aligner_.poll(monotonic_ns(), plan) != Status::Ok) {
+            return;
+        }
+        const std::int64_t closed_at_ns = monotonic_ns();
+        plan.id += options_.first_window_id;
+        WindowRecord record;
+        record.plan = plan;
+        if (plan.has_frame) {
+            record.frame = {plan.frame.slot, plan.frame.bytes_used};
+            fill_patches(plan, record);
+        }
+        if (options_.arenas.mel != nullptr) {
+            fill_mel(plan, record);
+        }
+        if (options_.arenas.motion != nullptr) {
+            fill_motion(plan, record);
+        }
+        const std::int64_t took_ns = monotonic_ns() - closed_at_ns;
+        if (took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
+            counters_.window_to_tokens_max_ns.store(took_ns, std::memory_order_relaxed);
+        }
+        counters_.windows_count.fetch_add(1, std::memory_order_relaxed);
+        record.lost_upstream_count = counters_.windows_lost_count.load(std::memory_order_relaxed);
+        if (!windows_.push(record)) {
+            counters_.windows_lost_count.fetch_add(1, std::memory_order_relaxed);
+            release(record, options_.arenas);
+        }
+        signal(ready_fd_.borrow());
+    }
+}
+
+void Pipeline::fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
+    const sensor::CameraFormat& format = *source_.offer().camera;
+    const std::span<const std::byte> pixels = options_.arenas.camera->slot(plan.frame.slot.slot_index);
+    const tokens::LumaView luma{reinterpret_cast<const std::uint8_t*>(pixels.data()), format.width_px, format.height_px,
+                                format.stride_bytes};
+    arena::Lease lease = options_.arenas.patches->acquire();
+    if (!lease) {
+        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
+        gate_->force_intra();  // the client missed changes: the next list must be whole
+        return;
+    }
+    const tokens::PatchFrame result = gate_->process(luma, patch_list_);
+    counters_.gate_reference_bytes.store(gate_->reference_bytes_written(), std::memory_order_relaxed);
+    if (result.status != Status::Ok) {
+        return;
+    }
+    const auto packed = tokens::pack_patches(lease.bytes(), gate_->block_of(result, plan.id),
+                                             std::span(patch_list_).first(result.patch_count));
+    if (packed.status == Status::Ok) {
+        lease.publish();
+        record.patches = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
+    }
+}
+
+void Pipeline::fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
+    std::size_t own = 0;
+    while (own < slice_count_ && slices_[own].centre_ns < plan.own_to_ns) {
+        ++own;
+    }
+    double energy = 0;
+    std::uint64_t samples = 0;
+    std::uint32_t clipped = 0;
+    std::size_t heard = 0;
+    for (; heard < level_count_ && levels_[heard].at_ns < plan.own_to_ns; ++heard) {
+        energy += std::pow(10.0, static_cast<double>(levels_[heard].level.level_dbfs) / 10) * levels_[heard].sample_count;
+        samples += levels_[heard].sample_count;
+        clipped += levels_[heard].level.clipped_count;
+    }
+    tokens::AudioLevel level;
+    level.clipped_count = clipped;
+    if (samples > 0 && energy > 0) {
+        level.level_dbfs = std::max(-200.0F, static_cast<float>(10 * std::log10(energy / static_cast<double>(samples))));
+    }
+    arena::Lease lease = options_.arenas.mel->acquire();
+    const auto packed = lease ? tokens::pack_mel(lease.bytes(), plan.id, options_.mel_profile, level,
+                                                 std::span(slices_).first(own))
+                              : tokens::PackResult{Status::Full, 0};
+    if (packed.status == Status::Ok) {
+        lease.publish();
+        record.mel = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
+    } else {
+        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
+        counters_.mel_slices_lost_count.fetch_add(own, std::memory_order_relaxed);
+    }
+    std::move(slices_.begin() + static_cast<std::ptrdiff_t>(own),
+              slices_.begin() + static_cast<std::ptrdiff_t>(slice_count_), slices_.begin());
+    slice_count_ -= own;
+    std::move(levels_.begin() + static_cast<std::ptrdiff_t>(heard),
+              levels_.begin() + static_cast<std::ptrdiff_t>(level_count_), levels_.begin());
+    level_count_ -= heard;
+}
+
+void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
+    // rows_ = [the previous window's last row], own rows, [the next window's first row], ...
+    const std::size_t first_own = has_previous_row_ ? 1 : 0;
+    std::size_t end_own = first_own;
+    while (end_own < row_count_ && rows_[end_own].time_ns < plan.own_to_ns) {
+        ++end_own;
+    }
+    const std::size_t end = std::min(end_own + 1, row_count_);
+    std::copy_n(rows_.begin(), end, window_rows_.begin());
+    if (has_previous_row_) {
+        window_rows_[0].flags |= PERCEPT_IMU_NEIGHBOUR;
+    }
+    if (end > end_own) {
+        window_rows_[end_own].flags |= PERCEPT_IMU_NEIGHBOUR;
+    }
+    const std::span<const percept_imu_row> rows(window_rows_.data(), end);
+    const auto summary = motion_.extract(rows, plan.t0_ns, plan.t1_ns, features_);
+    arena::Lease lease = options_.arenas.motion->acquire();
+    const auto packed =
+        lease ? tokens::pack_motion(lease.bytes(), plan.id, summary, rows, std::span(features_).first(summary.feature_count))
+              : tokens::PackResult{Status::Full, 0};
+    if (packed.status == Status::Ok) {
+        lease.publish();
+        record.motion = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
+    } else {
+        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
+        counters_.imu_rows_lost_count.fetch_add(end_own - first_own, std::memory_order_relaxed);
+    }
+    if (end_own > first_own || has_previous_row_) {
+        // The last own row (or the old neighbour, when the window had none) stays as the next window's neighbour.
+        const std::size_t keep = end_own - 1;
+        std::move(rows_.begin() + static_cast<std::ptrdiff_t>(keep), rows_.begin() + static_cast<std::ptrdiff_t>(row_count_),
+                  rows_.begin());
+        row_count_ -= keep;
+        has_previous_row_ = true;
+    }
+}
+
+void release(WindowRecord& record, const StreamArenas& arenas) noexcept {
+    const auto end = [](arena::Arena* arena, const BlockRecord& block) {
+        if (block.size_bytes > 0) {
+            arena->adopt(block.slot).end();
+        }
+    };
+    if (record.plan.has_frame) {
+        arenas.camera->adopt(record.frame.slot).end();
+    }
+    end(arenas.patches, record.patches);
+    end(arenas.mel, record.mel);
+    end(arenas.motion, record.motion);
+}
+
+void Pipeline::release_all() noexcept {
+    sensor::Sample sample;
+    const auto end = [this](const sensor::Sample& ended) {
+        if ((ended.flags & sensor::kEnd) == 0 && ended.kind != Kind::Imu) {
+            arena::Arena* const arena = ended.kind == Kind::Camera ? options_.arenas.camera : options_.arenas.audio;
+            arena->adopt(ended.slot).end();
+        }
+    };
+    while (queue_.pop(sample)) {
+        end(sample);
+    }
+    while (aligner_.drain_frame(sample) == Status::Ok) {
+        end(sample);
+    }
+    if (held_is_set_) {
+        end(held_);
+    }
+    WindowRecord record;
+    while (windows_.pop(record)) {
+        release(record, options_.arenas);
+    }
+}
+
+}  // namespace perceptd
