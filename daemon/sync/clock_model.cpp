@@ -22,6 +22,7 @@ constexpr std::uint64_t kStableUpdates = 8;
 constexpr double kBigJump = 20.0;               // in sigmas: a one-way minimum this low is a step
 constexpr std::int64_t kRange = std::int64_t{1} << 61;
 constexpr std::int64_t kLongestGap_ns = 3'600'000'000'000;
+constexpr std::size_t kHistoryBeforeUse = 16;
 constexpr double kMadToSd = 1.4826;
 
 bool in_range(std::int64_t value_ns) noexcept { return value_ns > -kRange && value_ns < kRange; }
@@ -196,7 +197,7 @@ void ClockModel::correct(double residual_ns, double variance_ns2) noexcept {
 
 void ClockModel::adapt(double residual_ns, double predicted_var_ns2) noexcept {
     history_[history_count_++ % kHistory] = std::abs(residual_ns);
-    if (history_count_ < kHistory / 4 || history_count_ % 8 != 0) {
+    if (history_count_ < kHistoryBeforeUse || history_count_ % 8 != 0) {
         return;
     }
     // The median bears the outliers that a windowed mean square would swallow.

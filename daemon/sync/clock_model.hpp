@@ -64,7 +64,7 @@ public:
     [[nodiscard]] const ClockCounters& counters() const noexcept { return counters_; }
 
 private:
-    static constexpr std::size_t kHistory = 64;
+    static constexpr std::size_t kHistory = 256;
     static constexpr int kStepRun = 5;
 
     void begin_epoch(std::int64_t sensor_ns, std::int64_t hub_ns, bool keep_rate) noexcept;
