@@ -35,7 +35,8 @@ std::atomic_ref<std::uint64_t> generation(const MappedRegion& region, std::uint3
 Arena::Arena(const Heap& heap, const Options& options)
     : options_(options), heap_name_(heap.name()), stride_bytes_(page_rounded(options.slot_bytes)) {
     if (options.slot_count < 2 || options.slot_count > PERCEPT_ARENA_SLOTS_MAX || options.slot_bytes == 0) {
-        throw Error(ErrorCode::InvalidArgument, "arena " + options.label + ": needs 2 to 256 slots of at least one byte");
+        throw Error(ErrorCode::InvalidArgument,
+                    "arena " + options.label + ": needs 2 to 256 slots of at least one byte");
     }
     buffer_ = heap.allocate(stride_bytes_ * options.slot_count, options.writer, options.label);
     struct stat status {};
@@ -72,7 +73,9 @@ Arena::Arena(const Heap& heap, const Options& options)
     buffer_->mapping().prefault();
 }
 
-Arena::~Arena() { PERCEPTD_ASSERT(free_count() == options_.slot_count); }
+Arena::~Arena() {
+    PERCEPTD_ASSERT(free_count() == options_.slot_count);
+}
 
 Lease Arena::acquire() noexcept {
     for (std::size_t word = 0; word < used_mask_.size(); ++word) {
@@ -98,7 +101,9 @@ std::uint32_t Arena::free_count() const noexcept {
     return count;
 }
 
-void Arena::announce_waiting() noexcept { writer_waits_.store(true, std::memory_order_seq_cst); }
+void Arena::announce_waiting() noexcept {
+    writer_waits_.store(true, std::memory_order_seq_cst);
+}
 
 std::span<std::byte> Arena::slot(std::uint32_t slot_index) const noexcept {
     PERCEPTD_ASSERT(slot_index < options_.slot_count);
@@ -131,7 +136,8 @@ void Arena::release(std::uint32_t slot_index) noexcept {
     if ((current.load(std::memory_order_relaxed) & 1) == 0) {
         current.fetch_add(1, std::memory_order_release);
     }
-    used_mask_[slot_index / kWordBits].fetch_and(~(std::uint64_t{1} << (slot_index % kWordBits)), std::memory_order_seq_cst);
+    used_mask_[slot_index / kWordBits].fetch_and(~(std::uint64_t{1} << (slot_index % kWordBits)),
+                                                 std::memory_order_seq_cst);
     if (writer_waits_.exchange(false, std::memory_order_seq_cst)) {
         const std::uint64_t one = 1;
         static_cast<void>(!::write(release_fd_.borrow(), &one, sizeof(one)));

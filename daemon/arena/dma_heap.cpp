@@ -45,7 +45,8 @@ private:
 
 std::string DmaHeap::probe(Writer writer) const {
     if (writer != Writer::Device) {
-        return "filled by a process, and memory of a dma-heap that a process may write cannot be made read-only for clients";
+        return "filled by a process, and memory of a dma-heap that a process may write cannot be made read-only for "
+               "clients";
     }
     try {
         DmaHeapBuffer(device_, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)), "probe");

@@ -68,7 +68,9 @@ int dispatch_signal(sd_event_source*, const signalfd_siginfo*, void* data) noexc
 int dispatch_prepare(sd_event_source*, void* data) noexcept {
     return guarded([&] { static_cast<Source*>(data)->on_event(); });
 }
-int ignore_defer(sd_event_source*, void*) noexcept { return 0; }
+int ignore_defer(sd_event_source*, void*) noexcept {
+    return 0;
+}
 int dispatch_once(sd_event_source* native, void* data) noexcept {
     const std::unique_ptr<EventLoop::Handler> handler(static_cast<EventLoop::Handler*>(data));
     sd_event_source_disable_unref(native);
@@ -77,9 +79,13 @@ int dispatch_once(sd_event_source* native, void* data) noexcept {
 
 }  // namespace
 
-EventLoop::EventLoop() { check(sd_event_new(&event_), "sd_event_new"); }
+EventLoop::EventLoop() {
+    check(sd_event_new(&event_), "sd_event_new");
+}
 
-EventLoop::~EventLoop() { sd_event_unref(event_); }
+EventLoop::~EventLoop() {
+    sd_event_unref(event_);
+}
 
 std::unique_ptr<EventSource> EventLoop::add_io(int fd, std::uint32_t events, IoHandler handler) {
     auto source = std::make_unique<Source>();
@@ -117,10 +123,11 @@ std::unique_ptr<EventSource> EventLoop::add_prepare(Handler handler) {
     source->on_event = std::move(handler);
     // A defer source that stays off never dispatches, but a prepare callback needs an enabled source: use a timer at
     // the end of time.
-    check(sd_event_add_time(event_, &source->native, CLOCK_MONOTONIC, UINT64_MAX, 1,
-                            [](sd_event_source* native, std::uint64_t, void*) { return ignore_defer(native, nullptr); },
-                            source.get()),
-          "sd_event_add_time");
+    check(
+        sd_event_add_time(
+            event_, &source->native, CLOCK_MONOTONIC, UINT64_MAX, 1,
+            [](sd_event_source* native, std::uint64_t, void*) { return ignore_defer(native, nullptr); }, source.get()),
+        "sd_event_add_time");
     check(sd_event_source_set_enabled(source->native, SD_EVENT_ON), "sd_event_source_set_enabled");
     check(sd_event_source_set_prepare(source->native, dispatch_prepare), "sd_event_source_set_prepare");
     return source;
@@ -132,6 +139,8 @@ int EventLoop::run() {
     return code;
 }
 
-void EventLoop::exit(int code) noexcept { sd_event_exit(event_, code); }
+void EventLoop::exit(int code) noexcept {
+    sd_event_exit(event_, code);
+}
 
 }  // namespace perceptd

@@ -19,9 +19,13 @@ Scope::Scope() noexcept {
     is_hot = true;
 }
 
-Scope::~Scope() { is_hot = false; }
+Scope::~Scope() {
+    is_hot = false;
+}
 
-std::uint64_t allocation_count() noexcept { return allocations.load(std::memory_order_relaxed); }
+std::uint64_t allocation_count() noexcept {
+    return allocations.load(std::memory_order_relaxed);
+}
 
 void note_allocation() noexcept {
     if (is_hot) {
@@ -41,7 +45,8 @@ void* counted(std::size_t size_bytes, std::size_t alignment_bytes) {
         memory = std::malloc(size_bytes);
     } else {
         // aligned_alloc wants a multiple of the alignment.
-        memory = std::aligned_alloc(alignment_bytes, (size_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes);
+        memory =
+            std::aligned_alloc(alignment_bytes, (size_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes);
     }
     if (memory == nullptr) {
         throw std::bad_alloc();
@@ -53,11 +58,21 @@ void* counted(std::size_t size_bytes, std::size_t alignment_bytes) {
 }  // namespace perceptd::hot_path
 
 // The replaced allocator: every C++ allocation of the process passes here, and only hot threads are counted.
-void* operator new(std::size_t size_bytes) { return perceptd::hot_path::counted(size_bytes, 1); }
+void* operator new(std::size_t size_bytes) {
+    return perceptd::hot_path::counted(size_bytes, 1);
+}
 void* operator new(std::size_t size_bytes, std::align_val_t alignment) {
     return perceptd::hot_path::counted(size_bytes, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+    std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+    std::free(memory);
+}

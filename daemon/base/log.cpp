@@ -29,7 +29,8 @@ std::atomic<std::uint64_t> hot_head{0};
 std::atomic<std::uint64_t> hot_lost{0};
 
 std::shared_ptr<spdlog::logger>& logger() {
-    static auto instance = std::make_shared<spdlog::logger>("perceptd", std::make_shared<spdlog::sinks::stderr_color_sink_st>());
+    static auto instance =
+        std::make_shared<spdlog::logger>("perceptd", std::make_shared<spdlog::sinks::stderr_color_sink_st>());
     return instance;
 }
 
@@ -57,13 +58,16 @@ std::string printed(const HotRecord& record) {
 
 void open(Level lowest, bool to_journal) {
     if (to_journal) {
-        logger() = std::make_shared<spdlog::logger>("perceptd", std::make_shared<spdlog::sinks::systemd_sink_st>("perceptd"));
+        logger() =
+            std::make_shared<spdlog::logger>("perceptd", std::make_shared<spdlog::sinks::systemd_sink_st>("perceptd"));
     }
     logger()->set_pattern(to_journal ? "%v" : "%H:%M:%S.%e %L %v");
     set_level(lowest);
 }
 
-void set_level(Level lowest) noexcept { logger()->set_level(spdlog_level(lowest)); }
+void set_level(Level lowest) noexcept {
+    logger()->set_level(spdlog_level(lowest));
+}
 
 void write(Level level, std::string_view category, std::string_view text) {
     logger()->log(spdlog_level(level), "{}: {}", category, text);

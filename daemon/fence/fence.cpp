@@ -44,7 +44,9 @@ FenceState state_within(int fd, Fence::Kind kind, std::int64_t wait_ns) noexcept
 
 }  // namespace
 
-FenceState Fence::state() const noexcept { return state_within(fd_.borrow(), kind_, 0); }
+FenceState Fence::state() const noexcept {
+    return state_within(fd_.borrow(), kind_, 0);
+}
 
 FenceState Fence::wait_until(std::int64_t deadline_ns) const noexcept {
     for (;;) {

@@ -1,4 +1,5 @@
-// One completion: a sync_file of a driver, or an eventfd of our own. Owns the descriptor; never waits on a real-time thread.
+// One completion: a sync_file of a driver, or an eventfd of our own. Owns the descriptor; never waits on a real-time
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ public:
     Fence(UniqueFd fd, Kind kind) noexcept : fd_(std::move(fd)), kind_(kind) {}
 
     [[nodiscard]] FenceState state() const noexcept;
-    /// Waits until the fence has finished or `deadline_ns` (CLOCK_MONOTONIC) passes. Blocks: never on a real-time thread.
+    /// Waits until the fence has finished or `deadline_ns` (CLOCK_MONOTONIC) passes. Blocks: never on a real-time
+    /// thread.
     [[nodiscard]] FenceState wait_until(std::int64_t deadline_ns) const noexcept;
     /// Borrowed, for poll.
     [[nodiscard]] int fd() const noexcept { return fd_.borrow(); }

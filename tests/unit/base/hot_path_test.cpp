@@ -10,10 +10,12 @@ TEST_CASE("allocations are counted on hot threads and nowhere else") {
     auto outside = std::make_unique<int>(1);
     REQUIRE(perceptd::hot_path::allocation_count() == before);
     {
-        const perceptd::RtThread thread({.name = "hot"}, [](const std::atomic<bool>&) {
-            auto* volatile memory = new int(3);
-            delete memory;
-        }, {});
+        const perceptd::RtThread thread({.name = "hot"},
+                                        [](const std::atomic<bool>&) {
+                                            auto* volatile memory = new int(3);
+                                            delete memory;
+                                        },
+                                        {});
     }
     REQUIRE(perceptd::hot_path::allocation_count() == before + 1);
 }
