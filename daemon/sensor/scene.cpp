@@ -29,6 +29,7 @@ constexpr double kClickDecayNs = 1.5e6;
 constexpr double kClickEndNs = 15e6;         // exp(-10): below one step of int16
 constexpr double kToneAmplitude = 0.25;
 constexpr double kToneRampNs = 5e6;
+constexpr double kRoundingNs = 0.5;          // an onset on a sample's instant belongs to that sample, not to the next
 constexpr double kSoundNoise = 3.0;          // peak, int16 steps
 
 // Streams of the counter RNG.
@@ -227,14 +228,14 @@ void Scene::render_frame(std::int64_t time_ns, std::uint32_t stride_bytes, std::
 
 double Scene::sound_at(double time_ns) const noexcept {
     double value = 0;
-    const double since_first_step_ns = time_ns - static_cast<double>(kFirstStepNs);
+    const double since_first_step_ns = time_ns + kRoundingNs - static_cast<double>(kFirstStepNs);
     if (options_.is_walking && since_first_step_ns >= 0) {
         const double t_ns = std::fmod(since_first_step_ns, static_cast<double>(kStepPeriodNs));
         if (t_ns < kClickEndNs) {
             value += kClickAmplitude * std::exp(-t_ns / kClickDecayNs) * std::cos(kTwoPi * kClickHz * t_ns * 1e-9);
         }
     }
-    const double since_first_tone_ns = time_ns - static_cast<double>(kFirstToneNs);
+    const double since_first_tone_ns = time_ns + kRoundingNs - static_cast<double>(kFirstToneNs);
     if (since_first_tone_ns >= 0) {
         const double t_ns = std::fmod(since_first_tone_ns, static_cast<double>(kTonePeriodNs));
         if (t_ns < static_cast<double>(kToneNs)) {
