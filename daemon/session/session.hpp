@@ -1,0 +1,128 @@
+// One client's session: Hello, Subscribe, then windows until either side ends it.
+// Owns the channel, the leases of every window the client holds, its share of the quota and its hold on the sensors.
+// Never waits for the client: what it does not read or release is lost to it, and counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "session/authority.hpp"
+#include "session/channel.hpp"
+#include "session/delivery.hpp"
+#include "session/quota.hpp"
+#include "session/wire.hpp"
+
+namespace perceptd::session {
+
+/// Why a session ended; name_of() gives the word of org.perceptd1.Session.Closed.
+enum class EndCause : std::uint8_t { Client, Requested, PeerGone, Revoked, Protocol, Timeout, Unresponsive, Shutdown };
+const char* name_of(EndCause cause) noexcept;
+
+/// Thread-bound (main thread). Events come from outside (see Registry), so that a test needs no loop. Nothing but the
+/// constructor throws.
+class Session {
+public:
+    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Closed };
+
+    struct Options {
+        std::uint64_t id = 0;
+        Peer peer;
+        SensorSet granted;  ///< authorised already (by OpenSession); Subscribe does not ask for these again
+        std::uint32_t windows_in_flight_max = 8;
+        std::int64_t handshake_deadline_ns = 0;  ///< hub time by which the client must stream; 0 = none
+        std::string label;
+    };
+    /// Both run inside one of the session's calls and must not destroy it.
+    struct Handlers {
+        std::function<void(Session&)> on_end;      ///< once
+        std::function<void(Session&)> on_waiting;  ///< wants_write() became true
+    };
+
+    Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed, Handlers handlers);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    /// Writes what waits and reads a bounded number of packets. Call when borrow_fd() is ready.
+    void handle_ready() noexcept;
+    /// True while something waits for room in the socket: poll for EPOLLOUT too.
+    [[nodiscard]] bool wants_write() const noexcept { return !waiting_.empty(); }
+    [[nodiscard]] int borrow_fd() const noexcept { return channel_.borrow(); }
+
+    /// Offers a window. The session takes leases of the blocks that its sensors allow, or counts the loss.
+    void deliver(const WindowOut& window) noexcept;
+    /// Takes back the oldest window the client holds; the client sees it in the slot's generation. False: holds none.
+    bool revoke_oldest() noexcept;
+    /// Hub time at which the oldest held window ended; INT64_MAX when none is held.
+    [[nodiscard]] std::int64_t oldest_held_ns() const noexcept;
+    void notify(NoticeKind kind, std::string_view text) noexcept;
+    /// Ends a session that has not begun to stream by its deadline.
+    void check_deadline(std::int64_t now_ns) noexcept;
+    /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is closed
+    /// by the destructor, after its event source is gone. Idempotent.
+    void close(EndCause cause, std::string_view text) noexcept;
+
+    [[nodiscard]] std::uint64_t id() const noexcept { return options_.id; }
+    [[nodiscard]] State state() const noexcept { return state_; }
+    [[nodiscard]] const Peer& peer() const noexcept { return options_.peer; }
+    [[nodiscard]] const std::string& label() const noexcept { return options_.label; }
+    [[nodiscard]] SensorSet sensors() const noexcept { return sensors_; }
+    [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+    [[nodiscard]] std::uint32_t windows_in_flight() const noexcept { return static_cast<std::uint32_t>(held_.size()); }
+    [[nodiscard]] std::uint32_t windows_in_flight_max() const noexcept { return options_.windows_in_flight_max; }
+    [[nodiscard]] std::int64_t captured_at_ns() const noexcept { return captured_at_ns_; }
+    [[nodiscard]] EndCause end_cause() const noexcept { return end_cause_; }
+    [[nodiscard]] const std::string& end_text() const noexcept { return end_text_; }
+
+private:
+    struct Held {
+        std::uint64_t window_id = 0;
+        std::int64_t t1_ns = 0;
+        std::array<arena::Lease, 4> leases;
+    };
+    struct Waiting {
+        std::vector<std::byte> bytes;
+        std::vector<UniqueFd> fds;
+    };
+
+    void handle(const Request& request);
+    void handle_hello(const Request& request);
+    void handle_subscribe(const Request& request);
+    void handle_release(const Request& request);
+    void start_streams(Verdict verdict, const std::string& denied_action);
+    void send_streams(const StreamOffer& offer);
+    void send_control(std::span<const std::byte> bytes, std::span<const int> fds = {});
+    void send_error(const Error& error, bool fatal);
+    void fail(const Error& error, EndCause cause);
+    bool flush() noexcept;
+
+    Options options_;
+    Channel channel_;
+    Quota::Claim claim_;
+    Authority& authority_;
+    Feed& feed_;
+    Handlers handlers_;
+    Wire wire_;
+    State state_ = State::Hello;
+    SensorSet sensors_;
+    bool attached_ = false;
+    std::uint32_t subscribe_count_ = 0;
+    std::vector<Held> held_;  ///< oldest first; capacity fixed at windows_in_flight_max
+    std::deque<Waiting> waiting_;
+    Counters counters_;
+    std::uint64_t upstream_base_count_ = 0;
+    bool upstream_base_known_ = false;
+    std::uint64_t newest_id_ = 0;
+    std::int64_t captured_at_ns_ = 0;
+    EndCause end_cause_ = EndCause::Client;
+    std::string end_text_;
+    std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< an answer of the authority may outlive the session
+};
+
+}  // namespace perceptd::session
