@@ -1,0 +1,74 @@
+// The daemon: builds the stages in the order of the data flow, connects them to sessions, and takes them down in reverse.
+// Owns every stage. Sensors run exactly while a session holds them.
+// Never does per-frame work itself: it hands closed windows from the pipeline to the sessions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arena/arena.hpp"
+#include "base/event_loop.hpp"
+#include "pipeline.hpp"
+#include "session/authority.hpp"
+#include "session/quota.hpp"
+#include "session/registry.hpp"
+#include "sensor/source.hpp"
+#include "settings.hpp"
+
+namespace perceptd {
+
+struct DaemonOptions {
+    Settings settings;
+    std::string channel_path;         ///< where channel.sock is made when systemd passes none
+    std::string device_root = "/dev"; ///< heaps are looked for below it
+};
+
+/// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.
+class Daemon final : private session::Feed {
+public:
+    Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options);
+    ~Daemon() override;
+
+    /// Tells sessions that the daemon goes, then ends them.
+    void shut_down() noexcept;
+    [[nodiscard]] std::size_t session_count() const noexcept { return sessions_.size(); }
+    [[nodiscard]] const std::vector<std::string>& rejected_heaps() const noexcept { return rejected_heaps_; }
+
+private:
+    session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
+    void detach(std::uint64_t session_id, session::SensorSet sensors) noexcept override;
+
+    void make_source();
+    void make_arenas();
+    void listen();
+    void accept_all();
+    void restart_pipeline();
+    void deliver_windows();
+    [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
+
+    EventLoop& loop_;
+    DaemonOptions options_;
+    std::vector<std::string> rejected_heaps_;
+    std::unique_ptr<sensor::Source> source_;  // null: no sensor is configured
+    std::unique_ptr<arena::Arena> camera_arena_;
+    std::unique_ptr<arena::Arena> audio_arena_;
+    std::unique_ptr<arena::Arena> patch_arena_;
+    std::unique_ptr<arena::Arena> mel_arena_;
+    std::unique_ptr<arena::Arena> motion_arena_;
+    std::array<std::uint32_t, sensor::kKindCount> holders_{};
+    std::uint64_t next_window_id_ = 0;
+    bool restart_scheduled_ = false;
+    std::unique_ptr<Pipeline> pipeline_;
+    StreamArenas pipeline_arenas_;
+    std::unique_ptr<EventSource> windows_ready_;
+    session::Quota quota_;
+    session::Registry sessions_;
+    UniqueFd listening_fd_;
+    bool made_socket_ = false;
+    std::unique_ptr<EventSource> accepting_;
+};
+
+}  // namespace perceptd
