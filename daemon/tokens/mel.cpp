@@ -13,7 +13,9 @@ constexpr double kPeakRange = 8.0;                       // log10 units kept bel
 constexpr double kPeakFallPerSlice = kPeakRange / 3000;  // the whole range in 30 s
 constexpr std::uint32_t kHalfWindow = kMelWindowSamples / 2;
 
-double kaldi_mel(double hz) noexcept { return 1127.0 * std::log(1.0 + hz / 700.0); }
+double kaldi_mel(double hz) noexcept {
+    return 1127.0 * std::log(1.0 + hz / 700.0);
+}
 
 double slaney_mel(double hz) noexcept {
     return hz < 1000.0 ? hz * 3.0 / 200.0 : 15.0 + 27.0 * std::log(hz / 1000.0) / std::log(6.4);

@@ -34,7 +34,7 @@ struct SampleClock {
 };
 
 struct MelPush {
-    Status status = Status::Ok;        ///< Full: `out` was filled and samples are left over
+    Status status = Status::Ok;  ///< Full: `out` was filled and samples are left over
     std::size_t samples_consumed = 0;
     std::size_t slice_count = 0;
 };

@@ -12,7 +12,9 @@ constexpr std::uint32_t kLagMax = 125;  // 0.8 steps/s
 constexpr double kPeakMin = 0.5;        // normalised autocorrelation of a believable gait
 constexpr double kFirstPeakShare = 0.85;
 
-bool finite(const float (&v)[3]) noexcept { return std::isfinite(v[0]) && std::isfinite(v[1]) && std::isfinite(v[2]); }
+bool finite(const float (&v)[3]) noexcept {
+    return std::isfinite(v[0]) && std::isfinite(v[1]) && std::isfinite(v[2]);
+}
 
 bool beyond(const float (&v)[3], float limit) noexcept {
     return std::abs(v[0]) >= limit || std::abs(v[1]) >= limit || std::abs(v[2]) >= limit;
@@ -27,7 +29,9 @@ const float (&values_of(const percept_imu_row& row, std::uint32_t sensor) noexce
     return sensor == PERCEPT_IMU_ACCEL ? row.accel_mps2 : row.gyro_radps;
 }
 
-double norm_of(const std::array<double, 3>& v) noexcept { return std::sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]); }
+double norm_of(const std::array<double, 3>& v) noexcept {
+    return std::sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
+}
 
 }  // namespace
 
@@ -95,7 +99,9 @@ std::size_t MotionExtractor::feature_count_of(std::int64_t start_ns, std::int64_
     return first >= end_ns ? 0 : static_cast<std::size_t>((end_ns - 1 - first) / kMotionStepNs + 1);
 }
 
-void MotionExtractor::reset() noexcept { *this = MotionExtractor(options_); }
+void MotionExtractor::reset() noexcept {
+    *this = MotionExtractor(options_);
+}
 
 std::uint32_t MotionExtractor::back(std::uint32_t steps) const noexcept {
     return static_cast<std::uint32_t>((history_count_ - 1 - steps) % kHistory);
@@ -254,7 +260,8 @@ MotionState MotionExtractor::classify(float cadence_hz) const noexcept {
     if (std::isfinite(cadence_hz)) {
         return MotionState::Walk;
     }
-    const bool still = energy_mps2_ < options_.still_energy_mps2 && std::sqrt(rate_sq / held) < options_.still_rate_radps;
+    const bool still =
+        energy_mps2_ < options_.still_energy_mps2 && std::sqrt(rate_sq / held) < options_.still_rate_radps;
     return still ? MotionState::Still : MotionState::Unknown;
 }
 

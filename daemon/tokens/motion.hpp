@@ -18,14 +18,14 @@ inline constexpr std::int64_t kMotionStepNs = 10'000'000;
 enum class MotionState : std::uint32_t { Unknown = 0, Still = 1, Walk = 2, Turn = 3 };
 
 struct MotionOptions {
-    float accel_limit_mps2 = 156.0F;        ///< at or above: saturated (16 g part)
-    float gyro_limit_radps = 34.8F;         ///< at or above: saturated (2000 deg/s part)
+    float accel_limit_mps2 = 156.0F;          ///< at or above: saturated (16 g part)
+    float gyro_limit_radps = 34.8F;           ///< at or above: saturated (2000 deg/s part)
     std::int64_t gap_limit_ns = 100'000'000;  ///< no interpolation across more than this
-    double gravity_time_s = 1.0;            ///< time constant of the gravity low-pass
-    float still_energy_mps2 = 0.25F;        ///< below, and turning slowly: still
-    float walk_energy_mps2 = 0.5F;          ///< above, and with a cadence: walk
+    double gravity_time_s = 1.0;              ///< time constant of the gravity low-pass
+    float still_energy_mps2 = 0.25F;          ///< below, and turning slowly: still
+    float walk_energy_mps2 = 0.5F;            ///< above, and with a cadence: walk
     float still_rate_radps = 0.1F;
-    float turn_rate_radps = 0.5F;           ///< mean rate about the vertical over the last second
+    float turn_rate_radps = 0.5F;  ///< mean rate about the vertical over the last second
 };
 
 /// What one window held beyond its features.
@@ -82,9 +82,9 @@ private:
     Vector gravity_{};
     std::array<float, kHistory> vertical_{};  // linear acceleration along gravity
     std::array<float, kSecond> linear_sq_{};
-    std::array<float, kSecond> yaw_{};        // angular rate about gravity
+    std::array<float, kSecond> yaw_{};  // angular rate about gravity
     std::array<float, kSecond> rate_sq_{};
-    std::uint64_t history_count_ = 0;         // since the last gap
+    std::uint64_t history_count_ = 0;  // since the last gap
     std::int64_t last_feature_ns_ = 0;
     std::int64_t last_end_ns_ = std::numeric_limits<std::int64_t>::min();
     float energy_mps2_ = 0;

@@ -51,8 +51,7 @@ PackResult pack_mel(std::span<std::byte> out, std::uint64_t window_id, MelProfil
     const auto not_growing = [](const percept_mel_slice& a, const percept_mel_slice& b) {
         return a.slice_index >= b.slice_index;
     };
-    if (slices.size() > kMaxEntries ||
-        std::adjacent_find(slices.begin(), slices.end(), not_growing) != slices.end()) {
+    if (slices.size() > kMaxEntries || std::adjacent_find(slices.begin(), slices.end(), not_growing) != slices.end()) {
         return {Status::Invalid, 0};
     }
     const std::size_t bytes = mel_block_bytes(slices.size());

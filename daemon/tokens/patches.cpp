@@ -171,8 +171,8 @@ void PatchGate::encode(const LumaView& frame, std::uint32_t column, std::uint32_
     const double mean = static_cast<double>(sum) / (width * height);
     const bool bottom = row + 1 == rows_;
     const bool right = column + 1 == columns_;
-    patches_[index].tau_sq = chi_square_[bottom ? 1 : 0][right ? 1 : 0] *
-                             (options_.noise_gain * mean + options_.noise_floor);
+    patches_[index].tau_sq =
+        chi_square_[bottom ? 1 : 0][right ? 1 : 0] * (options_.noise_gain * mean + options_.noise_floor);
     reference_bytes_written_ += std::uint64_t{width} * height;
 }
 
@@ -209,7 +209,8 @@ PatchFrame PatchGate::process(const LumaView& frame, std::span<percept_patch> ou
             percept_patch& entry = out[result.patch_count++];
             entry.column = static_cast<std::uint16_t>(column);
             entry.row = static_cast<std::uint16_t>(row);
-            entry.reason = static_cast<std::uint16_t>(patch.reason | (result.intra ? unsigned{PERCEPT_PATCH_INTRA} : 0u));
+            entry.reason =
+                static_cast<std::uint16_t>(patch.reason | (result.intra ? unsigned{PERCEPT_PATCH_INTRA} : 0u));
             entry.age_frames = first_ ? std::uint16_t{0} : age;
             entry.distance = first_ ? 0.0F : std::sqrt(static_cast<float>(patch.distance_sq));
             patch.age_frames = 0;

@@ -26,12 +26,12 @@ struct LumaView {
 /// Sensor noise variance at mean mu is noise_gain * mu + noise_floor, in squared grey levels.
 struct PatchGateOptions {
     double noise_gain = 0.02;
-    double noise_floor = 1.0;                ///< includes the 1/12 of 8-bit rounding
-    double false_alarm_rate = 1e-3;          ///< of the plain threshold tau, per patch and frame
-    double hysteresis = 1.3;                 ///< a sleeping patch wakes above hysteresis * tau, sleeps at <= tau
-    double intra_fraction = 0.6;             ///< above this changed fraction every patch is listed
+    double noise_floor = 1.0;                   ///< includes the 1/12 of 8-bit rounding
+    double false_alarm_rate = 1e-3;             ///< of the plain threshold tau, per patch and frame
+    double hysteresis = 1.3;                    ///< a sleeping patch wakes above hysteresis * tau, sleeps at <= tau
+    double intra_fraction = 0.6;                ///< above this changed fraction every patch is listed
     std::uint32_t intra_interval_frames = 300;  ///< one I frame per this many frames
-    std::uint32_t max_age_frames = 150;      ///< a patch is listed at the latest after this many frames
+    std::uint32_t max_age_frames = 150;         ///< a patch is listed at the latest after this many frames
 };
 
 /// What process() decided for one frame.

@@ -1,10 +1,11 @@
+#include "tokens/mel.hpp"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "mel_golden.hpp"
-#include "tokens/mel.hpp"
 
 using namespace perceptd;
 using namespace perceptd::tokens;

@@ -1,3 +1,5 @@
+#include "tokens/motion.hpp"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -5,8 +7,6 @@
 #include <numbers>
 #include <random>
 #include <vector>
-
-#include "tokens/motion.hpp"
 
 using namespace perceptd;
 using namespace perceptd::tokens;
@@ -72,7 +72,8 @@ TEST_CASE("a 1.67 Hz walk: cadence and state") {
     MotionExtractor motion;
     const auto summary = run(motion, 24, [&](double t, percept_imu_row& row) {
         const double phase = 2 * std::numbers::pi * hz * t;
-        row.accel_mps2[2] += static_cast<float>(2.0 * std::sin(phase) + 0.8 * std::sin(2 * phase + 0.5)) + noise(random);
+        row.accel_mps2[2] +=
+            static_cast<float>(2.0 * std::sin(phase) + 0.8 * std::sin(2 * phase + 0.5)) + noise(random);
         row.accel_mps2[0] += static_cast<float>(1.0 * std::sin(phase / 2)) + noise(random);  // sway, once per stride
         row.gyro_radps[1] += static_cast<float>(0.2 * std::sin(phase));
     });
@@ -105,7 +106,9 @@ TEST_CASE("lying still: gravity, no cadence, state still") {
 TEST_CASE("energy is the RMS of the linear part over the last second") {
     MotionExtractor motion;
     std::vector<percept_motion_feature> features;
-    run(motion, 12, [](double t, percept_imu_row& row) { row.accel_mps2[1] += float(3 * std::sin(2 * std::numbers::pi * 5 * t)); },
+    run(
+        motion, 12,
+        [](double t, percept_imu_row& row) { row.accel_mps2[1] += float(3 * std::sin(2 * std::numbers::pi * 5 * t)); },
         &features);
     for (std::size_t i = 99; i < features.size(); i += 50) {
         double sum = 0;

@@ -1,10 +1,10 @@
+#include "tokens/packer.hpp"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <vector>
-
-#include "tokens/packer.hpp"
 
 using namespace perceptd;
 using namespace perceptd::tokens;
@@ -47,9 +47,8 @@ TEST_CASE("patch block") {
     std::vector<percept_patch> patches(gate.patch_total());
     const std::vector<std::uint8_t> pixels(64 * 32, 50);
     const PatchFrame frame = gate.process({pixels.data(), 64, 32, 64}, patches);
-    const auto bytes = pack_at_every_length(48 + 8 * 12, [&](std::span<std::byte> out) {
-        return pack_patches(out, gate.block_of(frame, 77), patches);
-    });
+    const auto bytes = pack_at_every_length(
+        48 + 8 * 12, [&](std::span<std::byte> out) { return pack_patches(out, gate.block_of(frame, 77), patches); });
     const auto header = take<percept_patch_block>(bytes, 0);
     CHECK(header.magic == PERCEPT_PATCH_MAGIC);
     CHECK(header.patch_count == 8);
@@ -104,9 +103,8 @@ TEST_CASE("motion block: rows come out clean") {
     summary.feature_count = 1;
     summary.state = MotionState::Turn;
     summary.rotation_rad = {1, 2, 3};
-    const auto bytes = pack_at_every_length(40 + 2 * 56 + 48, [&](std::span<std::byte> out) {
-        return pack_motion(out, 9, summary, rows, features);
-    });
+    const auto bytes = pack_at_every_length(
+        40 + 2 * 56 + 48, [&](std::span<std::byte> out) { return pack_motion(out, 9, summary, rows, features); });
     const auto header = take<percept_motion_block>(bytes, 0);
     CHECK(header.magic == PERCEPT_MOTION_MAGIC);
     CHECK(header.row_count == 2);

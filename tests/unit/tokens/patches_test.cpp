@@ -1,3 +1,5 @@
+#include "tokens/patches.hpp"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -5,7 +7,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "tokens/patches.hpp"
 
 using namespace perceptd;
 using namespace perceptd::tokens;
