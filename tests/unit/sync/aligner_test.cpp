@@ -130,6 +130,14 @@ Scene random_scene(std::mt19937_64& random) {
             scene.rows.erase(std::unique(scene.rows.begin(), scene.rows.end()), scene.rows.end());
         }
     }
+    if (pick(0, 1) == 0) {  // on a coarse grid, so that stamps, ends and ticks meet exactly
+        auto snap = [](std::int64_t t_ns) { return t_ns / (kPeriod_ns / 3) * (kPeriod_ns / 3); };
+        for (auto* times : {&scene.frames, &scene.rows}) {
+            std::transform(times->begin(), times->end(), times->begin(), snap);
+            times->erase(std::unique(times->begin(), times->end()), times->end());
+        }
+        scene.audio_start_ns = snap(scene.audio_start_ns);
+    }
     return scene;
 }
 
@@ -177,6 +185,10 @@ Outcome play(const Scene& scene, std::mt19937_64& random) {
                 aligner.end(Kind::Camera);
                 over[0] = true;
             } else {
+                if (random() % 2 != 0) {  // a driver's bound: nothing before the next frame
+                    REQUIRE(aligner.advance(Kind::Camera, scene.frames[i]) == Status::Ok);
+                    poll_all();
+                }
                 const Status status = aligner.on_frame(scene.frames[i], frame_of(i));
                 REQUIRE((status == Status::Ok || status == Status::Full));
                 i += status == Status::Ok ? 1 : 0;
