@@ -61,7 +61,7 @@ public:
 /// The client's end: sends and reads messages, keeps the descriptors it was given.
 class Client {
 public:
-    explicit Client(UniqueFd socket) : socket_(std::move(socket)) {}
+    explicit Client(UniqueFd socket) : socket_(std::move(socket)), channel_(socket_.duplicate()) {}
 
     bool send_bytes(const std::string& bytes) {
         return ::send(socket_.borrow(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
@@ -104,10 +104,7 @@ public:
     v1::ServerMessage read() {
         v1::ServerMessage message;
         Packet packet;
-        if (!channel_) {
-            channel_.emplace(socket_.duplicate());
-        }
-        if (channel_->receive(packet) == Status::Ok) {
+        if (channel_ && channel_->receive(packet) == Status::Ok) {
             message.ParseFromArray(packet.bytes.data(), static_cast<int>(packet.bytes.size()));
             fd_count += packet.fd_count;
         }
