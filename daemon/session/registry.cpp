@@ -166,12 +166,12 @@ void Registry::watch_id(std::uint64_t id) {
 
 void Registry::schedule_reap() {
     if (!reap_scheduled_) {
-        reap_scheduled_ = true;
         loop_.defer([this, alive = std::weak_ptr<char>(alive_)] {
             if (!alive.expired()) {
                 reap();
             }
         });
+        reap_scheduled_ = true;  // not before: a loop that has ended refuses, and the destructor reaps
     }
 }
 
