@@ -262,8 +262,9 @@ ConfigurationDocument parse_configuration(std::string_view text, const std::stri
     LineCounter counter;
     DocumentBuilder builder(file, counter);
     const char* const begin = text.data();
-    const bool is_parsed = json::sax_parse(CountingIterator(begin, &counter), CountingIterator(begin + text.size(), &counter),
-                                           &builder, nlohmann::detail::input_format_t::json, true, true);
+    const bool is_parsed =
+        json::sax_parse(CountingIterator(begin, &counter), CountingIterator(begin + text.size(), &counter), &builder,
+                        nlohmann::detail::input_format_t::json, true, true);
     if (!is_parsed) {
         fail(file, counter.token_line, "not JSON");
     }

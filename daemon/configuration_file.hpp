@@ -32,9 +32,10 @@ ConfigurationDocument parse_configuration(std::string_view text, const std::stri
 /// Applies `patch` over `base` as RFC 7386 does, except that null stays as a mark for "the default".
 void merge_configuration(ConfigurationDocument& base, const ConfigurationDocument& patch);
 
-/// Reads <root>/usr/share/perceptd/perceptd.json < <root>/etc/perceptd/perceptd.json < <root>/etc/perceptd/conf.d/*.json
-/// (byte order of names). Missing files and folders are skipped. Blocks on file I/O: main thread, set-up or reload.
-/// Throws Error(InvalidConfiguration) for a file that is there and cannot be read or parsed.
+/// Reads <root>/usr/share/perceptd/perceptd.json < <root>/etc/perceptd/perceptd.json <
+/// <root>/etc/perceptd/conf.d/*.json (byte order of names). Missing files and folders are skipped. Blocks on file I/O:
+/// main thread, set-up or reload. Throws Error(InvalidConfiguration) for a file that is there and cannot be read or
+/// parsed.
 ConfigurationDocument read_configuration_layers(const std::string& root = "");
 
 }  // namespace perceptd

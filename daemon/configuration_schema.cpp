@@ -18,7 +18,9 @@ const json& schema() {
     return parsed;
 }
 
-bool is_section(const json& entry) { return entry.at("type") == "object"; }
+bool is_section(const json& entry) {
+    return entry.at("type") == "object";
+}
 
 void collect(const json& section, const std::string& pointer, std::vector<ConfigurationKey>& keys) {
     for (const auto& [name, entry] : section.at("properties").items()) {
@@ -61,7 +63,8 @@ std::string expectation(const json& entry) {
                " different strings: dma_heap:<name>, udmabuf, memfd";
     }
     const std::string kind = entry["type"] == "integer" ? "an integer" : "a number";
-    return kind + ", " + entry["minimum"].dump() + " .. " + entry["maximum"].dump() + " " + entry["x-unit"].get<std::string>();
+    return kind + ", " + entry["minimum"].dump() + " .. " + entry["maximum"].dump() + " " +
+           entry["x-unit"].get<std::string>();
 }
 
 bool has_type(const json& value, const std::string& type) {
@@ -105,8 +108,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return cost[a.size()][b.size()];
 }
 
-std::string_view parent_of(std::string_view pointer) { return pointer.substr(0, pointer.rfind('/')); }
-std::string_view last_of(std::string_view pointer) { return pointer.substr(pointer.rfind('/') + 1); }
+std::string_view parent_of(std::string_view pointer) {
+    return pointer.substr(0, pointer.rfind('/'));
+}
+std::string_view last_of(std::string_view pointer) {
+    return pointer.substr(pointer.rfind('/') + 1);
+}
 
 /// The known key or section most like `pointer`; empty when none is near. The same name elsewhere counts as near.
 std::string nearest_key(std::string_view pointer) {
@@ -238,7 +245,8 @@ private:
     static bool matches(const json& value, const json& entry) {
         const std::string& text = value.get_ref<const std::string&>();
         constexpr std::size_t kTextMaxBytes = 256;  // std::regex recurses per character
-        return text.size() <= kTextMaxBytes && std::regex_match(text, std::regex(entry.at("pattern").get<std::string>()));
+        return text.size() <= kTextMaxBytes &&
+               std::regex_match(text, std::regex(entry.at("pattern").get<std::string>()));
     }
 
     const ConfigurationDocument& document_;

@@ -31,9 +31,15 @@ constexpr Names<SensorSource, 3> kSourceNames{
 constexpr Names<MelProfileName, 2> kMelProfileNames{
     {{MelProfileName::Kaldi, "KALDI"}, {MelProfileName::WhisperStream, "WHISPER_STREAM"}}};
 
-constexpr const auto& names_of(log::Level) { return kLevelNames; }
-constexpr const auto& names_of(SensorSource) { return kSourceNames; }
-constexpr const auto& names_of(MelProfileName) { return kMelProfileNames; }
+constexpr const auto& names_of(log::Level) {
+    return kLevelNames;
+}
+constexpr const auto& names_of(SensorSource) {
+    return kSourceNames;
+}
+constexpr const auto& names_of(MelProfileName) {
+    return kMelProfileNames;
+}
 
 template <typename Value>
 void read(const json& from, Value& to) {
@@ -153,6 +159,8 @@ Settings with_live_changes(const Settings& running, const Settings& wanted) {
     return from_json(result);
 }
 
-std::string to_json_text(const Settings& settings) { return to_json(settings).dump(2); }
+std::string to_json_text(const Settings& settings) {
+    return to_json(settings).dump(2);
+}
 
 }  // namespace perceptd

@@ -1,6 +1,6 @@
-// The daemon's settings: one plain struct per stage, filled from the layers of configuration files after one strict pass.
-// Owns its values. Stages never include this header: daemon.cpp hands each its own struct.
-// Never holds a value that the schema does not allow.
+// The daemon's settings: one plain struct per stage, filled from the layers of configuration files after one strict
+// pass. Owns its values. Stages never include this header: daemon.cpp hands each its own struct. Never holds a value
+// that the schema does not allow.
 #pragma once
 
 #include <cstdint>

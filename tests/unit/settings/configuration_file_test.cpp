@@ -75,8 +75,12 @@ TEST_CASE("bad JSON names file and line", "[configuration_file]") {
 }
 
 TEST_CASE("merging agrees with nlohmann's merge_patch", "[configuration_file]") {
-    const std::vector<std::string> texts{R"({"a":1,"b":{"c":2,"d":[1,2]}})", R"({"b":{"c":null}})", R"({"b":3})",
-                                         R"({"b":{"x":{"y":null,"z":1}}})",  R"({"a":null,"b":{"d":[3]}})", R"({})",
+    const std::vector<std::string> texts{R"({"a":1,"b":{"c":2,"d":[1,2]}})",
+                                         R"({"b":{"c":null}})",
+                                         R"({"b":3})",
+                                         R"({"b":{"x":{"y":null,"z":1}}})",
+                                         R"({"a":null,"b":{"d":[3]}})",
+                                         R"({})",
                                          R"({"b":null})"};
     for (const auto& first : texts) {
         for (const auto& second : texts) {

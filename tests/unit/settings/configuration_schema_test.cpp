@@ -77,7 +77,8 @@ TEST_CASE("an error says where, what, unit and range", "[configuration_schema]")
     CHECK(problem_of(R"({"log": {"level": "loud"}})") ==
           "f.json:1: /log/level: \"loud\" is unknown; expected one of debug | info | warning | error");
     CHECK(problem_of(R"({"sensors": 3})") == "f.json:1: /sensors: 3 has the wrong type; expected an object");
-    CHECK_THAT(problem_of(R"({"windows": {"deadline_ms": 1.5}})"), Catch::Contains("expected an integer, 1 .. 1000 ms"));
+    CHECK_THAT(problem_of(R"({"windows": {"deadline_ms": 1.5}})"),
+               Catch::Contains("expected an integer, 1 .. 1000 ms"));
 }
 
 TEST_CASE("an integer may be written as 30.0, as draft-07 says", "[configuration_schema]") {
@@ -104,8 +105,8 @@ TEST_CASE("an unknown key gets the nearest known one", "[configuration_schema]")
 TEST_CASE("heaps are checked one by one", "[configuration_schema]") {
     const auto heaps = [](const std::string& list) { return problems_of("{\"arena\": {\"heaps\": " + list + "}}"); };
     CHECK(heaps(R"(["dma_heap:system", "dma_heap:linux,cma", "udmabuf", "memfd"])").empty());
-    for (const char* list : {"[]", R"(["memfd", "memfd"])", R"(["dma_heap:"])", R"(["dma_heap:../sda"])", "[null]", "[1]",
-                             R"(["memfd\n"])", R"("memfd")", R"(["dma_heap:a/b"])", "[[]]"}) {
+    for (const char* list : {"[]", R"(["memfd", "memfd"])", R"(["dma_heap:"])", R"(["dma_heap:../sda"])", "[null]",
+                             "[1]", R"(["memfd\n"])", R"("memfd")", R"(["dma_heap:a/b"])", "[[]]"}) {
         INFO(list);
         CHECK(heaps(list).size() == 1);
     }

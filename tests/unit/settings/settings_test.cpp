@@ -65,7 +65,8 @@ TEST_CASE("every key reaches its member", "[settings]") {
 
 TEST_CASE("later layers win and null gives the default back", "[settings]") {
     const ConfigurationRoot root;
-    root.write(ConfigurationRoot::kVendor, R"({"sensors": {"camera": {"rate_hz": 60, "width_px": 320}}, "windows": {"deadline_ms": 5}})");
+    root.write(ConfigurationRoot::kVendor,
+               R"({"sensors": {"camera": {"rate_hz": 60, "width_px": 320}}, "windows": {"deadline_ms": 5}})");
     root.write(ConfigurationRoot::kAdmin, R"({"sensors": {"camera": {"rate_hz": 24}}})");
     CHECK(load_settings(root.path()).sensors.camera.rate_hz == 24);
     CHECK(load_settings(root.path()).sensors.camera.width_px == 320);
