@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 #define PERCEPT_LAYOUT_VERSION 1u
-#define PERCEPT_ARENA_MAGIC 0x41435250u   /* "PRCA" */
-#define PERCEPT_FEED_MAGIC 0x46435250u    /* "PRCF" */
-#define PERCEPT_PATCH_MAGIC 0x50435250u   /* "PRCP" */
-#define PERCEPT_MEL_MAGIC 0x4d435250u     /* "PRCM" */
-#define PERCEPT_MOTION_MAGIC 0x49435250u  /* "PRCI" */
+#define PERCEPT_ARENA_MAGIC 0x41435250u  /* "PRCA" */
+#define PERCEPT_FEED_MAGIC 0x46435250u   /* "PRCF" */
+#define PERCEPT_PATCH_MAGIC 0x50435250u  /* "PRCP" */
+#define PERCEPT_MEL_MAGIC 0x4d435250u    /* "PRCM" */
+#define PERCEPT_MOTION_MAGIC 0x49435250u /* "PRCI" */
 
 #define PERCEPT_MEL_BINS 80u
 #define PERCEPT_ARENA_SLOTS_MAX 256u
@@ -38,12 +38,12 @@ struct percept_arena_header {
 /* ---- Camera slot: an NV12 frame: luma rows, then interleaved chroma rows, both with stride_bytes ---- */
 /* ---- Audio slot: one capture block ---- */
 struct percept_audio_block {
-    uint32_t rate_hz;           /* of the original */
-    uint32_t channel_count;     /* of the original */
-    uint32_t frame_count;       /* original frames in this block */
-    uint32_t mono_count;        /* samples of the 16 kHz mono signal in this block */
-    uint64_t first_frame;       /* index of the first original frame since the start of the stream */
-    uint64_t first_mono;        /* index of the first 16 kHz sample since the start of the stream */
+    uint32_t rate_hz;               /* of the original */
+    uint32_t channel_count;         /* of the original */
+    uint32_t frame_count;           /* original frames in this block */
+    uint32_t mono_count;            /* samples of the 16 kHz mono signal in this block */
+    uint64_t first_frame;           /* index of the first original frame since the start of the stream */
+    uint64_t first_mono;            /* index of the first 16 kHz sample since the start of the stream */
     uint32_t original_offset_bytes; /* from the slot's start; int16 interleaved */
     uint32_t mono_offset_bytes;     /* from the slot's start; int16 */
 };
@@ -54,9 +54,9 @@ enum { PERCEPT_PATCH_CHANGED = 1u, PERCEPT_PATCH_REFRESHED = 2u, PERCEPT_PATCH_I
 struct percept_patch {
     uint16_t column; /* in patches */
     uint16_t row;
-    uint16_t reason; /* PERCEPT_PATCH_* */
+    uint16_t reason;     /* PERCEPT_PATCH_* */
     uint16_t age_frames; /* frames since this patch was last encoded */
-    float distance;  /* ||p - ref||_2 in grey levels; 0 for the first frame */
+    float distance;      /* ||p - ref||_2 in grey levels; 0 for the first frame */
 };
 
 /* Followed by patch_count percept_patch. Pixels stay in the frame's slot: a patch is patch_px x patch_px luma
@@ -76,8 +76,8 @@ struct percept_patch_block {
 
 /* ---- Mel block: followed by slice_count slices ---- */
 struct percept_mel_slice {
-    int64_t centre_ns;     /* first sample + 12.5 ms */
-    uint64_t slice_index;  /* since the start of the stream */
+    int64_t centre_ns;    /* first sample + 12.5 ms */
+    uint64_t slice_index; /* since the start of the stream */
     float bins[PERCEPT_MEL_BINS];
 };
 enum { PERCEPT_MEL_KALDI = 1u, PERCEPT_MEL_WHISPER_STREAM = 2u };
@@ -85,7 +85,7 @@ struct percept_mel_block {
     uint32_t magic;
     uint32_t slice_count;
     uint64_t window_id;
-    uint32_t profile;       /* PERCEPT_MEL_* */
+    uint32_t profile; /* PERCEPT_MEL_* */
     uint32_t bin_count;
     float level_dbfs;       /* RMS of the window's sound; -200 = digital silence */
     uint32_t clipped_count; /* samples at full scale */
@@ -96,27 +96,27 @@ enum { PERCEPT_IMU_NEIGHBOUR = 1u, PERCEPT_IMU_ACCEL = 2u, PERCEPT_IMU_GYRO = 4u
 struct percept_imu_row {
     int64_t time_ns;
     int64_t sensor_ns;
-    uint64_t row_index;   /* since the start of the stream */
+    uint64_t row_index; /* since the start of the stream */
     float accel_mps2[3];
     float gyro_radps[3];
-    uint32_t flags;       /* PERCEPT_IMU_*; NEIGHBOUR: owned by another window, here for interpolation */
+    uint32_t flags; /* PERCEPT_IMU_*; NEIGHBOUR: owned by another window, here for interpolation */
     uint32_t reserved;
 };
 struct percept_motion_feature { /* one per 10 ms of the window */
     int64_t time_ns;
-    float gravity_mps2[3];      /* low-passed acceleration */
-    float linear_mps2[3];       /* acceleration minus gravity */
+    float gravity_mps2[3]; /* low-passed acceleration */
+    float linear_mps2[3];  /* acceleration minus gravity */
     float angular_rate_radps[3];
-    float energy_mps2;          /* RMS of the linear part over the last second */
+    float energy_mps2; /* RMS of the linear part over the last second */
 };
 struct percept_motion_block {
     uint32_t magic;
     uint32_t row_count;
     uint64_t window_id;
     uint32_t feature_count;
-    uint32_t state;            /* 0 unknown, 1 still, 2 walk, 3 turn */
-    float cadence_hz;          /* NaN = unknown */
-    float rotation_rad[3];     /* rotation vector over the window */
+    uint32_t state;        /* 0 unknown, 1 still, 2 walk, 3 turn */
+    float cadence_hz;      /* NaN = unknown */
+    float rotation_rad[3]; /* rotation vector over the window */
 };
 
 /* ---- Feed: what a sensor provider process shares with the daemon ---- */
@@ -127,17 +127,17 @@ enum { PERCEPT_FEED_GAP = 1u, PERCEPT_FEED_END = 2u };
 #define PERCEPT_FEED_FREE_SLOTS 256u
 
 struct percept_feed_record { /* 96 bytes */
-    uint32_t stream;      /* PERCEPT_STREAM_* */
-    uint32_t flags;       /* PERCEPT_FEED_* */
-    uint32_t slot_index;  /* camera, audio */
-    uint32_t imu_flags;   /* IMU: PERCEPT_IMU_ACCEL | _GYRO | _SATURATED */
-    int64_t sensor_ns;    /* the device's own stamp of the first sample (camera: exposure midpoint) */
-    int64_t hub_ns;       /* the stamp on CLOCK_MONOTONIC that pairs with sensor_ns */
-    uint64_t sequence;    /* per stream, from 0; a jump is a gap */
-    uint64_t exposure_ns; /* camera; 0 = unknown */
+    uint32_t stream;         /* PERCEPT_STREAM_* */
+    uint32_t flags;          /* PERCEPT_FEED_* */
+    uint32_t slot_index;     /* camera, audio */
+    uint32_t imu_flags;      /* IMU: PERCEPT_IMU_ACCEL | _GYRO | _SATURATED */
+    int64_t sensor_ns;       /* the device's own stamp of the first sample (camera: exposure midpoint) */
+    int64_t hub_ns;          /* the stamp on CLOCK_MONOTONIC that pairs with sensor_ns */
+    uint64_t sequence;       /* per stream, from 0; a jump is a gap */
+    uint64_t exposure_ns;    /* camera; 0 = unknown */
     float accel_mps2[3];
     float gyro_radps[3];
-    uint32_t bytes_used;  /* camera, audio: bytes written to the slot */
+    uint32_t bytes_used; /* camera, audio: bytes written to the slot */
     uint32_t reserved[5];
 };
 

@@ -20,8 +20,8 @@ enum class Writer : std::uint8_t { Device, Daemon, Provider };
 class Buffer {
 public:
     virtual ~Buffer() = default;
-    /// The descriptor a client or device gets: unwritable through it once sealed() (memfd: reopened O_RDONLY and sealed;
-    /// dma-heap: allocated O_RDONLY).
+    /// The descriptor a client or device gets: unwritable through it once sealed() (memfd: reopened O_RDONLY and
+    /// sealed; dma-heap: allocated O_RDONLY).
     [[nodiscard]] virtual int shared_fd() const noexcept = 0;
     /// The daemon's mapping: writable unless the writer is a device.
     [[nodiscard]] virtual MappedRegion& mapping() noexcept = 0;

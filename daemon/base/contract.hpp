@@ -9,9 +9,9 @@ namespace perceptd {
 
 }  // namespace perceptd
 
-#define PERCEPTD_ASSERT(condition)                                           \
-    do {                                                                     \
-        if (!(condition)) [[unlikely]] {                                     \
-            ::perceptd::contract_failed(#condition, __FILE__, __LINE__);     \
-        }                                                                    \
+#define PERCEPTD_ASSERT(condition)                                       \
+    do {                                                                 \
+        if (!(condition)) [[unlikely]] {                                 \
+            ::perceptd::contract_failed(#condition, __FILE__, __LINE__); \
+        }                                                                \
     } while (false)

@@ -9,20 +9,25 @@ namespace perceptd::log {
 
 enum class Level : std::uint8_t { Debug, Info, Warning, Error };
 
-/// Catalogued messages; the text for each id is in systemd/perceptd.catalog.
-enum class Message : std::uint8_t { None, Started, Stopping, ReloadFailed, Reloaded, SessionDropped, HeapFallback, SensorSilent };
-
 /// Sets the lowest level that is written, and the sink. Main thread, once.
 void open(Level lowest, bool to_journal);
 void set_level(Level lowest) noexcept;
 
 /// Writes one line. Never from a hot thread. `category` is the folder's name.
-void write(Level level, std::string_view category, std::string_view text, Message message = Message::None);
+void write(Level level, std::string_view category, std::string_view text);
 
-inline void debug(std::string_view category, std::string_view text) { write(Level::Debug, category, text); }
-inline void info(std::string_view category, std::string_view text) { write(Level::Info, category, text); }
-inline void warning(std::string_view category, std::string_view text) { write(Level::Warning, category, text); }
-inline void error(std::string_view category, std::string_view text) { write(Level::Error, category, text); }
+inline void debug(std::string_view category, std::string_view text) {
+    write(Level::Debug, category, text);
+}
+inline void info(std::string_view category, std::string_view text) {
+    write(Level::Info, category, text);
+}
+inline void warning(std::string_view category, std::string_view text) {
+    write(Level::Warning, category, text);
+}
+inline void error(std::string_view category, std::string_view text) {
+    write(Level::Error, category, text);
+}
 
 /// Leaves a record for the main thread. Real-time safe; `format_literal` must be a string literal that prints up
 /// to two integers with {}. Lost records are counted and reported by drain().

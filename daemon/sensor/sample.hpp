@@ -10,7 +10,9 @@ namespace perceptd::sensor {
 
 enum class Kind : std::uint8_t { Camera = 1, Microphone = 2, Imu = 3 };
 inline constexpr std::size_t kKindCount = 3;
-constexpr std::size_t index_of(Kind kind) noexcept { return static_cast<std::size_t>(kind) - 1; }
+constexpr std::size_t index_of(Kind kind) noexcept {
+    return static_cast<std::size_t>(kind) - 1;
+}
 
 /// How the pair {sensor_ns, hub_ns} was made (algorithms.md section 1).
 enum class StampKind : std::uint8_t {

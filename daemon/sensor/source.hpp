@@ -46,8 +46,8 @@ struct StreamCounters {
 
 /// What a source offers. A missing kind is an empty optional: a device without a microphone works.
 struct Offer {
-    std::string origin;  ///< "synthetic", "replay: walk.mp4": shown to people
-    bool is_live = true; ///< false: a recording that waits for its readers and must not lose anything
+    std::string origin;   ///< "synthetic", "replay: walk.mp4": shown to people
+    bool is_live = true;  ///< false: a recording that waits for its readers and must not lose anything
     std::array<StampKind, kKindCount> stamp_kind{};
     std::optional<CameraFormat> camera;
     std::optional<AudioFormat> audio;
