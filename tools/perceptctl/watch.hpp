@@ -1,0 +1,21 @@
+// `perceptctl watch`: one line per window, a summary at the end.
+// Owns the client for the time of the run.
+// Never holds more than one window.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace perceptctl {
+
+struct WatchOptions {
+    std::string socket_path;
+    bool json = false;        ///< one JSON object per line instead of text
+    bool until_end = false;   ///< a stream that breaks off before its end is an error
+    std::uint64_t count = 0;  ///< windows to show; 0 = no limit
+};
+
+/// Runs until the count, the stream's end, or Ctrl-C; gives back the exit status. Throws percept::Error.
+int watch(const WatchOptions& options);
+
+}  // namespace perceptctl
