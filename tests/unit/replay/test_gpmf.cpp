@@ -17,12 +17,12 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 Bytes item(const char* key, char type, std::size_t struct_bytes, std::size_t count, Bytes value) {
-    Bytes bytes;
-    bytes.reserve(8 + value.size() + 3);  // also keeps GCC 12 from a false array-bounds warning
-    bytes.insert(bytes.end(), key, key + 4);
+    // Built from a string: GCC 12 warns wrongly about a vector that grows from four bytes.
+    std::string header(key);
     for (const std::size_t byte : {std::size_t(type), struct_bytes, count >> 8, count}) {
-        bytes.push_back(std::uint8_t(byte));
+        header.push_back(char(byte));
     }
+    Bytes bytes(header.begin(), header.end());
     value.resize((value.size() + 3) / 4 * 4);
     bytes.insert(bytes.end(), value.begin(), value.end());
     return bytes;
