@@ -23,7 +23,9 @@ using session::BlockKind;
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
 
-std::size_t slices_per_window(const Settings& settings) { return settings.windows.max_length_ms / 10 + 16; }
+std::size_t slices_per_window(const Settings& settings) {
+    return settings.windows.max_length_ms / 10 + 16;
+}
 
 session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
     if ((plan.flags & sync::kEpoch) != 0) {
@@ -97,7 +99,8 @@ void Daemon::make_source() {
                             .rate_hz = static_cast<double>(sensors.camera.rate_hz)};
     }
     if (sensors.microphone.source == SensorSource::Synthetic) {
-        synthetic.microphone = {.rate_hz = sensors.microphone.rate_hz, .channel_count = sensors.microphone.channel_count};
+        synthetic.microphone = {.rate_hz = sensors.microphone.rate_hz,
+                                .channel_count = sensors.microphone.channel_count};
     }
     if (sensors.imu.source == SensorSource::Synthetic) {
         synthetic.imu = {.rate_hz = static_cast<double>(sensors.imu.rate_hz)};
@@ -201,8 +204,8 @@ session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
     session::StreamOffer offer;
     const auto check = [&](Kind kind, bool exists, const char* name) {
         if (sensors.has(kind) && !exists) {
-            throw Error(ErrorCode::SensorUnavailable, std::string("no ") + name + " is configured; set /sensors/" + name +
-                                                          "/source, see perceptd --print-config");
+            throw Error(ErrorCode::SensorUnavailable, std::string("no ") + name + " is configured; set /sensors/" +
+                                                          name + "/source, see perceptd --print-config");
         }
     };
     check(Kind::Camera, camera_arena_ != nullptr, "camera");
@@ -324,8 +327,8 @@ void Daemon::deliver_windows() {
     }
     if (source_ && source_->offer().is_live) {
         // The sensor comes first: clients that hold too much lose their oldest windows.
-        for (arena::Arena* const arena : {pipeline_arenas_.camera, pipeline_arenas_.patches, pipeline_arenas_.mel,
-                                          pipeline_arenas_.motion}) {
+        for (arena::Arena* const arena :
+             {pipeline_arenas_.camera, pipeline_arenas_.patches, pipeline_arenas_.mel, pipeline_arenas_.motion}) {
             if (arena != nullptr) {
                 sessions_.reclaim(*arena, std::min(kFreeSlotsMin, arena->slot_count() / 2));
             }

@@ -1,6 +1,6 @@
-// The daemon: builds the stages in the order of the data flow, connects them to sessions, and takes them down in reverse.
-// Owns every stage. Sensors run exactly while a session holds them.
-// Never does per-frame work itself: it hands closed windows from the pipeline to the sessions.
+// The daemon: builds the stages in the order of the data flow, connects them to sessions, and takes them down in
+// reverse. Owns every stage. Sensors run exactly while a session holds them. Never does per-frame work itself: it hands
+// closed windows from the pipeline to the sessions.
 #pragma once
 
 #include <array>
@@ -12,18 +12,18 @@
 #include "arena/arena.hpp"
 #include "base/event_loop.hpp"
 #include "pipeline.hpp"
+#include "sensor/source.hpp"
 #include "session/authority.hpp"
 #include "session/quota.hpp"
 #include "session/registry.hpp"
-#include "sensor/source.hpp"
 #include "settings.hpp"
 
 namespace perceptd {
 
 struct DaemonOptions {
     Settings settings;
-    std::string channel_path;         ///< where channel.sock is made when systemd passes none
-    std::string device_root = "/dev"; ///< heaps are looked for below it
+    std::string channel_path;          ///< where channel.sock is made when systemd passes none
+    std::string device_root = "/dev";  ///< heaps are looked for below it
 };
 
 /// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.

@@ -114,9 +114,9 @@ void Pipeline::wait(std::int64_t now_ns) noexcept {
     constexpr std::int64_t kLongest_ns = 100 * kNsPerMs;
     std::int64_t wait_ns = kLongest_ns;
     if (live_) {
-        wait_ns = std::clamp<std::int64_t>(aligner_.next_deadline_ns() == INT64_MAX ? kLongest_ns
-                                                                                    : aligner_.next_deadline_ns() - now_ns,
-                                           0, kLongest_ns);
+        wait_ns = std::clamp<std::int64_t>(
+            aligner_.next_deadline_ns() == INT64_MAX ? kLongest_ns : aligner_.next_deadline_ns() - now_ns, 0,
+            kLongest_ns);
     } else if (!has_room()) {
         // A recording waits for its readers: look again soon instead of holding their slots.
         wait_ns = kNsPerMs;
@@ -305,19 +305,21 @@ void Pipeline::fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noex
     std::uint32_t clipped = 0;
     std::size_t heard = 0;
     for (; heard < level_count_ && levels_[heard].at_ns < plan.own_to_ns; ++heard) {
-        energy += std::pow(10.0, static_cast<double>(levels_[heard].level.level_dbfs) / 10) * levels_[heard].sample_count;
+        energy +=
+            std::pow(10.0, static_cast<double>(levels_[heard].level.level_dbfs) / 10) * levels_[heard].sample_count;
         samples += levels_[heard].sample_count;
         clipped += levels_[heard].level.clipped_count;
     }
     tokens::AudioLevel level;
     level.clipped_count = clipped;
     if (samples > 0 && energy > 0) {
-        level.level_dbfs = std::max(-200.0F, static_cast<float>(10 * std::log10(energy / static_cast<double>(samples))));
+        level.level_dbfs =
+            std::max(-200.0F, static_cast<float>(10 * std::log10(energy / static_cast<double>(samples))));
     }
     arena::Lease lease = options_.arenas.mel->acquire();
-    const auto packed = lease ? tokens::pack_mel(lease.bytes(), plan.id, options_.mel_profile, level,
-                                                 std::span(slices_).first(own))
-                              : tokens::PackResult{Status::Full, 0};
+    const auto packed =
+        lease ? tokens::pack_mel(lease.bytes(), plan.id, options_.mel_profile, level, std::span(slices_).first(own))
+              : tokens::PackResult{Status::Full, 0};
     if (packed.status == Status::Ok) {
         lease.publish();
         record.mel = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
@@ -351,9 +353,9 @@ void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) n
     const std::span<const percept_imu_row> rows(window_rows_.data(), end);
     const auto summary = motion_.extract(rows, plan.t0_ns, plan.t1_ns, features_);
     arena::Lease lease = options_.arenas.motion->acquire();
-    const auto packed =
-        lease ? tokens::pack_motion(lease.bytes(), plan.id, summary, rows, std::span(features_).first(summary.feature_count))
-              : tokens::PackResult{Status::Full, 0};
+    const auto packed = lease ? tokens::pack_motion(lease.bytes(), plan.id, summary, rows,
+                                                    std::span(features_).first(summary.feature_count))
+                              : tokens::PackResult{Status::Full, 0};
     if (packed.status == Status::Ok) {
         lease.publish();
         record.motion = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
@@ -364,8 +366,8 @@ void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) n
     if (end_own > first_own || has_previous_row_) {
         // The last own row (or the old neighbour, when the window had none) stays as the next window's neighbour.
         const std::size_t keep = end_own - 1;
-        std::move(rows_.begin() + static_cast<std::ptrdiff_t>(keep), rows_.begin() + static_cast<std::ptrdiff_t>(row_count_),
-                  rows_.begin());
+        std::move(rows_.begin() + static_cast<std::ptrdiff_t>(keep),
+                  rows_.begin() + static_cast<std::ptrdiff_t>(row_count_), rows_.begin());
         row_count_ -= keep;
         has_previous_row_ = true;
     }

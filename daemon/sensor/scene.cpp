@@ -14,23 +14,23 @@ namespace perceptd::sensor {
 namespace {
 
 constexpr double kTwoPi = 2.0 * std::numbers::pi;
-constexpr double kTurnsPerPx = 1.0 / 4.83;   // of the frame's width: a horizontal field of view of 75 degrees
-constexpr double kMeanYawRateRadps = 0.12;   // drifts round the room
-constexpr double kLookYawRateRadps = 0.35;   // looks left and right
+constexpr double kTurnsPerPx = 1.0 / 4.83;  // of the frame's width: a horizontal field of view of 75 degrees
+constexpr double kMeanYawRateRadps = 0.12;  // drifts round the room
+constexpr double kLookYawRateRadps = 0.35;  // looks left and right
 constexpr std::int64_t kLookPeriodNs = 4 * kNsPerSecond;
-constexpr double kBobMps2 = 2.2;             // 2 cm at the step cadence
-constexpr double kSwayMps2 = 0.4;            // left-right, once per two steps
+constexpr double kBobMps2 = 2.2;   // 2 cm at the step cadence
+constexpr double kSwayMps2 = 0.4;  // left-right, once per two steps
 constexpr double kWallDistanceM = 3.0;
-constexpr std::uint32_t kMarginPx = 16;      // rows above and below the frame that the bob may uncover
-constexpr int kFractionSteps = 16;           // sub-pixel steps; weights of a 2x2 blend then sum to 256
+constexpr std::uint32_t kMarginPx = 16;  // rows above and below the frame that the bob may uncover
+constexpr int kFractionSteps = 16;       // sub-pixel steps; weights of a 2x2 blend then sum to 256
 constexpr double kClickAmplitude = 0.5;
 constexpr double kClickHz = 2500.0;
 constexpr double kClickDecayNs = 1.5e6;
-constexpr double kClickEndNs = 15e6;         // exp(-10): below one step of int16
+constexpr double kClickEndNs = 15e6;  // exp(-10): below one step of int16
 constexpr double kToneAmplitude = 0.25;
 constexpr double kToneRampNs = 5e6;
-constexpr double kRoundingNs = 0.5;          // an onset on a sample's instant belongs to that sample, not to the next
-constexpr double kSoundNoise = 3.0;          // peak, int16 steps
+constexpr double kRoundingNs = 0.5;  // an onset on a sample's instant belongs to that sample, not to the next
+constexpr double kSoundNoise = 3.0;  // peak, int16 steps
 
 // Streams of the counter RNG.
 enum Stream : std::uint64_t { kTextureStream = 1, kAccelStream, kGyroStream, kToneStream, kSoundStream, kMonoStream };
@@ -91,8 +91,8 @@ std::int16_t sound_level(double value) noexcept {
 }
 
 /// One output row as a 2x2 blend of two panorama rows; `step` = bytes between horizontal neighbours.
-void blend_row(const std::uint8_t* __restrict top, const std::uint8_t* __restrict bottom, std::size_t step, int fx, int fy,
-               std::size_t count, std::uint8_t* __restrict out) noexcept {
+void blend_row(const std::uint8_t* __restrict top, const std::uint8_t* __restrict bottom, std::size_t step, int fx,
+               int fy, std::size_t count, std::uint8_t* __restrict out) noexcept {
     const auto w00 = static_cast<std::uint16_t>((kFractionSteps - fx) * (kFractionSteps - fy));
     const auto w01 = static_cast<std::uint16_t>(fx * (kFractionSteps - fy));
     const auto w10 = static_cast<std::uint16_t>((kFractionSteps - fx) * fy);
@@ -119,7 +119,9 @@ Scene::Scene(const SceneOptions& options) : options_(options) {
     paint_panorama();
 }
 
-double Scene::focal_px() const noexcept { return panorama_width_px_ / kTwoPi; }
+double Scene::focal_px() const noexcept {
+    return panorama_width_px_ / kTwoPi;
+}
 
 void Scene::paint_panorama() {
     const ValueNoise walls(options_.seed, 0, panorama_width_px_, 120.0);
@@ -169,7 +171,8 @@ View Scene::view_at(std::int64_t time_ns) const noexcept {
     View view;
     view.x_px = (turns - std::floor(turns)) * panorama_width_px_;
     // A higher eye sees the wall slide down the frame: the frame's top lies further up the panorama.
-    view.y_px = kMarginPx - std::clamp(focal_px() * pose.height_m / kWallDistanceM, -double{kMarginPx}, double{kMarginPx});
+    view.y_px =
+        kMarginPx - std::clamp(focal_px() * pose.height_m / kWallDistanceM, -double{kMarginPx}, double{kMarginPx});
     return view;
 }
 
@@ -241,7 +244,8 @@ double Scene::sound_at(double time_ns) const noexcept {
         if (t_ns < static_cast<double>(kToneNs)) {
             const auto index = static_cast<std::uint64_t>(since_first_tone_ns / static_cast<double>(kTonePeriodNs));
             const double tone_hz = 440.0 * (1.0 + 3.0 * random_uniform(options_.seed, kToneStream, index));
-            const double ramp = std::min({1.0, t_ns / kToneRampNs, (static_cast<double>(kToneNs) - t_ns) / kToneRampNs});
+            const double ramp =
+                std::min({1.0, t_ns / kToneRampNs, (static_cast<double>(kToneNs) - t_ns) / kToneRampNs});
             value += kToneAmplitude * ramp * std::sin(kTwoPi * tone_hz * t_ns * 1e-9);
         }
     }

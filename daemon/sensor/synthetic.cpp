@@ -20,7 +20,7 @@ namespace perceptd::sensor {
 namespace {
 
 constexpr std::size_t kAudioAlignBytes = 64;
-constexpr std::int64_t kLeadNs = 5 * kNsPerMs;       // from start() to the scene's beginning, in real time
+constexpr std::int64_t kLeadNs = 5 * kNsPerMs;         // from start() to the scene's beginning, in real time
 constexpr std::int64_t kLongestNapNs = 20 * kNsPerMs;  // bounds how long stop() waits
 constexpr std::int64_t kQueueNapNs = 200 * kNsPerUs;
 constexpr int kSlotPollMs = 20;
@@ -37,7 +37,8 @@ constexpr std::uint64_t first_mono_at(std::uint64_t frame, std::uint32_t rate_hz
 }
 
 void sleep_until(std::int64_t at_ns) noexcept {
-    const timespec at{.tv_sec = static_cast<time_t>(at_ns / kNsPerSecond), .tv_nsec = static_cast<long>(at_ns % kNsPerSecond)};
+    const timespec at{.tv_sec = static_cast<time_t>(at_ns / kNsPerSecond),
+                      .tv_nsec = static_cast<long>(at_ns % kNsPerSecond)};
     ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
 }
 
@@ -86,7 +87,8 @@ std::size_t audio_slot_bytes(const AudioFormat& format) noexcept {
     return aligned(aligned(sizeof(percept_audio_block)) + original_bytes) + mono_count * sizeof(std::int16_t);
 }
 
-SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(options), scene_(scene_options_of(options)) {
+SyntheticSource::SyntheticSource(const SyntheticOptions& options)
+    : options_(options), scene_(scene_options_of(options)) {
     demand(options.duration_ns >= 0, "duration must not be negative");
     demand(options.hub_start_ns == 0 || (options.pace == Pace::Fast && options.hub_start_ns > 0),
            "a chosen hub start needs the fast pace");
@@ -102,14 +104,17 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(opt
         demand(options.camera->rate_hz >= 0.1 && options.camera->rate_hz <= 1000, "camera rate must be 0.1 to 1000 Hz");
         adopt_clock(Kind::Camera, options.camera->clock);
         const std::uint32_t stride_bytes = (options.camera->width_px + 15) / 16 * 16;
-        offer_.camera = CameraFormat{options.camera->width_px, options.camera->height_px, stride_bytes, options.camera->rate_hz};
+        offer_.camera =
+            CameraFormat{options.camera->width_px, options.camera->height_px, stride_bytes, options.camera->rate_hz};
     }
     if (const auto& microphone = options.microphone) {
-        demand(microphone->rate_hz >= kMonoRateHz && microphone->rate_hz <= 192'000, "sound rate must be 16 to 192 kHz");
+        demand(microphone->rate_hz >= kMonoRateHz && microphone->rate_hz <= 192'000,
+               "sound rate must be 16 to 192 kHz");
         demand(microphone->channel_count >= 1 && microphone->channel_count <= 8, "sound has 1 to 8 channels");
         demand(microphone->block_ms >= 1 && microphone->block_ms <= 1000, "sound blocks last 1 to 1000 ms");
         adopt_clock(Kind::Microphone, microphone->clock);
-        offer_.audio = AudioFormat{microphone->rate_hz, microphone->channel_count, microphone->rate_hz * microphone->block_ms / 1000};
+        offer_.audio = AudioFormat{microphone->rate_hz, microphone->channel_count,
+                                   microphone->rate_hz * microphone->block_ms / 1000};
     }
     if (options.imu) {
         demand(options.imu->rate_hz >= 0.1 && options.imu->rate_hz <= 10'000, "IMU rate must be 0.1 to 10000 Hz");
@@ -122,7 +127,9 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options) : options_(opt
     }
 }
 
-SyntheticSource::~SyntheticSource() { stop(); }
+SyntheticSource::~SyntheticSource() {
+    stop();
+}
 
 void SyntheticSource::start(const Sink& sink) {
     stop();
@@ -156,7 +163,8 @@ void SyntheticSource::start(const Sink& sink) {
         plan(streams_[i]);
     }
     thread_ = std::make_unique<RtThread>(
-        RtThreadOptions{.name = "percept-synth", .fifo_priority = options_.fifo_priority, .cpu_index = options_.cpu_index},
+        RtThreadOptions{
+            .name = "percept-synth", .fifo_priority = options_.fifo_priority, .cpu_index = options_.cpu_index},
         [this](const std::atomic<bool>& stop_flag) { capture(stop_flag); },
         [this] {
             const std::uint64_t one = 1;
@@ -164,13 +172,16 @@ void SyntheticSource::start(const Sink& sink) {
         });
 }
 
-void SyntheticSource::stop() noexcept { thread_.reset(); }
+void SyntheticSource::stop() noexcept {
+    thread_.reset();
+}
 
 std::int64_t SyntheticSource::sensor_elapsed_ns(const Stream& stream, std::uint64_t sequence) const noexcept {
     const auto index = static_cast<long double>(sequence);
     switch (stream.kind) {
         case Kind::Camera: return std::llroundl(index * kNsPerSecond / offer_.camera->rate_hz);
-        case Kind::Microphone: return std::llroundl(index * offer_.audio->block_frames * kNsPerSecond / offer_.audio->rate_hz);
+        case Kind::Microphone:
+            return std::llroundl(index * offer_.audio->block_frames * kNsPerSecond / offer_.audio->rate_hz);
         case Kind::Imu: return std::llroundl(index * kNsPerSecond / offer_.imu->rate_hz);
     }
     return 0;
@@ -192,7 +203,8 @@ void SyntheticSource::plan(Stream& stream) noexcept {
     };
     stream.truth_ns = truth_at(stream.sequence);
     // A block exists when its last sample does; a frame and a row when they are taken.
-    const std::int64_t complete_ns = stream.kind == Kind::Microphone ? truth_at(stream.sequence + 1) : stream.truth_ns + 1;
+    const std::int64_t complete_ns =
+        stream.kind == Kind::Microphone ? truth_at(stream.sequence + 1) : stream.truth_ns + 1;
     stream.is_ended = options_.duration_ns != 0 && complete_ns > options_.duration_ns;
     double jitter_ns = 0;
     if (clock.jitter_ns != 0) {
@@ -217,7 +229,8 @@ SyntheticSource::Stream* SyntheticSource::earliest() noexcept {
 
 void SyntheticSource::capture(const std::atomic<bool>& stop) noexcept {
     while (Stream* stream = earliest()) {
-        if (options_.pace == Pace::Realtime ? !sleep_until(stream->due_ns, stop) : stop.load(std::memory_order_acquire)) {
+        if (options_.pace == Pace::Realtime ? !sleep_until(stream->due_ns, stop)
+                                            : stop.load(std::memory_order_acquire)) {
             return;
         }
         deliver(*stream, stop);
@@ -225,7 +238,10 @@ void SyntheticSource::capture(const std::atomic<bool>& stop) noexcept {
         plan(*stream);
     }
     for (const Stream& stream : streams_) {
-        const Sample end{.kind = stream.kind, .flags = kEnd, .hub_ns = hub_start_ns_ + options_.duration_ns, .sequence = stream.sequence};
+        const Sample end{.kind = stream.kind,
+                         .flags = kEnd,
+                         .hub_ns = hub_start_ns_ + options_.duration_ns,
+                         .sequence = stream.sequence};
         if (stream.is_on && !push(end, true, stop)) {
             return;
         }
@@ -307,15 +323,20 @@ std::uint32_t SyntheticSource::write_audio(const Stream& stream, std::span<std::
     block.frame_count = format.block_frames;
     block.first_frame = stream.sequence * format.block_frames;
     block.first_mono = first_mono_at(block.first_frame, format.rate_hz);
-    block.mono_count = static_cast<std::uint32_t>(first_mono_at(block.first_frame + block.frame_count, format.rate_hz) - block.first_mono);
+    block.mono_count = static_cast<std::uint32_t>(first_mono_at(block.first_frame + block.frame_count, format.rate_hz) -
+                                                  block.first_mono);
     const std::size_t original_bytes = std::size_t{block.frame_count} * block.channel_count * sizeof(std::int16_t);
     block.original_offset_bytes = static_cast<std::uint32_t>(aligned(sizeof(block)));
     block.mono_offset_bytes = static_cast<std::uint32_t>(aligned(block.original_offset_bytes + original_bytes));
     // Both signals are sampled by the device's clock, so their spacing in truth time carries its error.
-    const auto span_of = [&](std::uint64_t first, std::uint32_t rate_hz, std::uint32_t count, std::uint32_t channel_count) {
+    const auto span_of = [&](std::uint64_t first, std::uint32_t rate_hz, std::uint32_t count,
+                             std::uint32_t channel_count) {
         const double period_ns = kNsPerSecond / (rate_hz * sensor_rate);
-        return SoundSpan{.first_ns = static_cast<double>(first) * period_ns, .period_ns = period_ns, .first_index = first,
-                         .count = count, .channel_count = channel_count};
+        return SoundSpan{.first_ns = static_cast<double>(first) * period_ns,
+                         .period_ns = period_ns,
+                         .first_index = first,
+                         .count = count,
+                         .channel_count = channel_count};
     };
     const SoundSpan original = span_of(block.first_frame, format.rate_hz, block.frame_count, block.channel_count);
     SoundSpan mono = span_of(block.first_mono, kMonoRateHz, block.mono_count, 1);

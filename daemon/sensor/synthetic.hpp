@@ -25,10 +25,10 @@ enum class Pace : std::uint8_t {
 
 /// How one sensor's clock errs. sensor_ns = origin_ns + truth * (1 + error_ppm / 1e6).
 struct ClockModel {
-    double error_ppm = 0;          ///< positive: the sensor's clock runs fast; |error| <= 10 000
-    std::int64_t jitter_ns = 0;    ///< of the hub stamp: standard deviation (Latched) or mean delay (OneWay)
+    double error_ppm = 0;                 ///< positive: the sensor's clock runs fast; |error| <= 10 000
+    std::int64_t jitter_ns = 0;           ///< of the hub stamp: standard deviation (Latched) or mean delay (OneWay)
     StampKind kind = StampKind::Latched;  ///< Identity demands error_ppm = 0 and jitter_ns = 0
-    std::int64_t origin_ns = 0;    ///< the sensor's clock when the scene begins
+    std::int64_t origin_ns = 0;           ///< the sensor's clock when the scene begins
 };
 
 struct SyntheticCamera {
@@ -55,9 +55,9 @@ struct SyntheticOptions {
     std::uint64_t seed = 1;
     bool is_walking = true;
     Pace pace = Pace::Realtime;
-    std::int64_t duration_ns = 0;      ///< of truth time; only whole blocks are made; 0 = endless
-    std::int64_t hub_start_ns = 0;     ///< Fast only: hub time when the scene begins; 0 = the moment of start()
-    int fifo_priority = 0;             ///< of the capture thread, as in RtThreadOptions
+    std::int64_t duration_ns = 0;   ///< of truth time; only whole blocks are made; 0 = endless
+    std::int64_t hub_start_ns = 0;  ///< Fast only: hub time when the scene begins; 0 = the moment of start()
+    int fifo_priority = 0;          ///< of the capture thread, as in RtThreadOptions
     int cpu_index = -1;
 };
 
@@ -79,7 +79,9 @@ public:
     [[nodiscard]] const Offer& offer() const noexcept override { return offer_; }
     void start(const Sink& sink) override;
     void stop() noexcept override;
-    [[nodiscard]] const StreamCounters& counters(Kind kind) const noexcept override { return counters_[index_of(kind)]; }
+    [[nodiscard]] const StreamCounters& counters(Kind kind) const noexcept override {
+        return counters_[index_of(kind)];
+    }
 
     [[nodiscard]] const Scene& scene() const noexcept { return scene_; }
     /// Hub time of truth time 0; valid after start().
@@ -94,11 +96,11 @@ private:
         ClockModel clock;
         bool is_on = false;
         bool is_ended = false;
-        bool has_gap = false;         // a sample was lost since the last delivered one
-        std::uint64_t sequence = 0;   // of the next sample
-        std::int64_t truth_ns = 0;    // its instant, without clock error or jitter
-        std::int64_t hub_ns = 0;      // the same on the hub, jittered
-        std::int64_t due_ns = 0;      // hub time from which it may be delivered
+        bool has_gap = false;        // a sample was lost since the last delivered one
+        std::uint64_t sequence = 0;  // of the next sample
+        std::int64_t truth_ns = 0;   // its instant, without clock error or jitter
+        std::int64_t hub_ns = 0;     // the same on the hub, jittered
+        std::int64_t due_ns = 0;     // hub time from which it may be delivered
     };
     enum class Outcome : std::uint8_t { Filled, NoSlot, Failed, Stopped };
 
@@ -106,7 +108,8 @@ private:
     void plan(Stream& stream) noexcept;
     [[nodiscard]] Stream* earliest() noexcept;
     void deliver(Stream& stream, const std::atomic<bool>& stop) noexcept;
-    [[nodiscard]] Outcome fill(const Stream& stream, Sample& sample, arena::Lease& lease, const std::atomic<bool>& stop) noexcept;
+    [[nodiscard]] Outcome fill(const Stream& stream, Sample& sample, arena::Lease& lease,
+                               const std::atomic<bool>& stop) noexcept;
     [[nodiscard]] std::uint32_t write_audio(const Stream& stream, std::span<std::byte> slot) const noexcept;
     [[nodiscard]] arena::Lease wait_for_slot(arena::Arena& arena, const std::atomic<bool>& stop) const noexcept;
     [[nodiscard]] bool push(const Sample& sample, bool must_wait, const std::atomic<bool>& stop) noexcept;

@@ -33,8 +33,8 @@ public:
     using Callback = std::function<void(Verdict verdict, const std::string& denied_action)>;
 
     virtual ~Authority() = default;
-    /// Asks whether `subject` may do all of `actions` ("org.perceptd1.use-camera" ...). `callback` runs exactly once, at
-    /// once or later, on the main thread; the asker may be gone by then. An unknown action is denied.
+    /// Asks whether `subject` may do all of `actions` ("org.perceptd1.use-camera" ...). `callback` runs exactly once,
+    /// at once or later, on the main thread; the asker may be gone by then. An unknown action is denied.
     virtual void authorize(const Peer& subject, const std::vector<std::string>& actions, Callback callback) = 0;
 };
 

@@ -36,12 +36,12 @@ public:
     Channel(Channel&&) noexcept = default;
     Channel& operator=(Channel&&) noexcept = default;
 
-    /// Ok: one packet is in `packet`. Again: nothing now. Ended: the peer closed (or sent an empty packet). Invalid: the
-    /// packet was longer than kPacketBytesMax or carried more than kPacketFdsMax descriptors; it is dropped and all of its
-    /// descriptors are closed.
+    /// Ok: one packet is in `packet`. Again: nothing now. Ended: the peer closed (or sent an empty packet). Invalid:
+    /// the packet was longer than kPacketBytesMax or carried more than kPacketFdsMax descriptors; it is dropped and all
+    /// of its descriptors are closed.
     Status receive(Packet& packet) noexcept;
-    /// Ok: sent whole. Again: the peer's queue is full, nothing was sent. Ended: the peer is gone. Invalid: the packet is
-    /// too large for the socket. `fds` are borrowed.
+    /// Ok: sent whole. Again: the peer's queue is full, nothing was sent. Ended: the peer is gone. Invalid: the packet
+    /// is too large for the socket. `fds` are borrowed.
     Status send(std::span<const std::byte> bytes, std::span<const int> fds = {}) noexcept;
 
     /// Who connected, by SO_PEERCRED. For a socketpair that is its maker: such a session gets its peer from the bus.

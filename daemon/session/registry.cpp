@@ -48,10 +48,10 @@ Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
                                      .handshake_deadline_ns = monotonic_ns() + kHandshakeNs,
                                      .label = std::move(options.label)};
     Entry entry;
-    entry.session = std::make_unique<Session>(std::move(session_options), Channel(std::move(socket)), std::move(claim),
-                                              authority_, feed_,
-                                              Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
-                                                                .on_waiting = [this](Session& s) { watch_id(s.id()); }});
+    entry.session = std::make_unique<Session>(
+        std::move(session_options), Channel(std::move(socket)), std::move(claim), authority_, feed_,
+        Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
+                          .on_waiting = [this](Session& s) { watch_id(s.id()); }});
     Session& session = *entry.session;
     entry.source = loop_.add_io(session.borrow_fd(), EPOLLIN, [this, id](std::uint32_t) {
         const auto found = entries_.find(id);

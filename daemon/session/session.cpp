@@ -252,12 +252,11 @@ void Session::deliver(const WindowOut& window) noexcept {
         switch (channel_.send(wire_.window(window, sensors_, counters_))) {
             case Status::Ok: {
                 const bool camera = sensors_.has(sensor::Kind::Camera);
-                held_.push_back(Held{
-                    .window_id = window.id,
-                    .t1_ns = window.t1_ns,
-                    .leases = {share_of(window.frame, camera), share_of(window.patches, camera),
-                               share_of(window.mel, sensors_.has(sensor::Kind::Microphone)),
-                               share_of(window.motion, sensors_.has(sensor::Kind::Imu))}});
+                held_.push_back(Held{.window_id = window.id,
+                                     .t1_ns = window.t1_ns,
+                                     .leases = {share_of(window.frame, camera), share_of(window.patches, camera),
+                                                share_of(window.mel, sensors_.has(sensor::Kind::Microphone)),
+                                                share_of(window.motion, sensors_.has(sensor::Kind::Imu))}});
                 ++counters_.sent_count;
                 newest_id_ = window.id;
                 captured_at_ns_ = window.t1_ns;
@@ -350,7 +349,9 @@ bool Session::flush() noexcept {
     return state_ != State::Closed;
 }
 
-void Session::send_error(const Error& error, bool fatal) { send_control(wire_.error(error, fatal)); }
+void Session::send_error(const Error& error, bool fatal) {
+    send_control(wire_.error(error, fatal));
+}
 
 void Session::fail(const Error& error, EndCause cause) {
     if (waiting_.empty() && state_ != State::Closed) {

@@ -64,8 +64,8 @@ public:
     void notify(NoticeKind kind, std::string_view text) noexcept;
     /// Ends a session that has not begun to stream by its deadline.
     void check_deadline(std::int64_t now_ns) noexcept;
-    /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is closed
-    /// by the destructor, after its event source is gone. Idempotent.
+    /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is
+    /// closed by the destructor, after its event source is gone. Idempotent.
     void close(EndCause cause, std::string_view text) noexcept;
 
     [[nodiscard]] std::uint64_t id() const noexcept { return options_.id; }

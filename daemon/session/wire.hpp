@@ -42,7 +42,8 @@ public:
 
     std::span<const std::byte> welcome(std::uint32_t version, std::uint64_t session_id, std::uint32_t windows_max);
     /// `formats` may be null (a follow-up packet).
-    std::span<const std::byte> streams(std::span<const ArenaOffer> arenas, const StreamOffer* formats, bool more_follow);
+    std::span<const std::byte> streams(std::span<const ArenaOffer> arenas, const StreamOffer* formats,
+                                       bool more_follow);
     /// Only the blocks of `sensors` are put in.
     std::span<const std::byte> window(const WindowOut& window, SensorSet sensors, const Counters& counters);
     std::span<const std::byte> notice(NoticeKind kind, std::string_view text, const Counters& counters,

@@ -11,7 +11,9 @@ namespace {
 // Hub times outside this are nonsense from a driver; inside it no sum below can overflow.
 constexpr std::int64_t kRange_ns = std::int64_t{1} << 61;
 
-bool in_range(std::int64_t time_ns) noexcept { return time_ns > -kRange_ns && time_ns < kRange_ns; }
+bool in_range(std::int64_t time_ns) noexcept {
+    return time_ns > -kRange_ns && time_ns < kRange_ns;
+}
 
 }  // namespace
 
@@ -93,7 +95,9 @@ Status Aligner::advance(Kind kind, std::int64_t watermark_ns) noexcept {
     return Status::Ok;
 }
 
-void Aligner::end(Kind kind) noexcept { stream(kind).ended = true; }
+void Aligner::end(Kind kind) noexcept {
+    stream(kind).ended = true;
+}
 
 Status Aligner::on_epoch(std::uint32_t epoch, std::int64_t at_ns) noexcept {
     if (!in_range(at_ns)) {
@@ -265,7 +269,7 @@ Status Aligner::poll(std::int64_t now_ns, WindowPlan& plan) noexcept {
     open_.flags |= missing;
     open_.flags |= boundary.epoch ? kEpoch : 0U;
     open_.flags |= stream(Kind::Camera).present && !open_.has_frame ? kMissingVideo : 0U;
-    open_.close_reason = boundary.last         ? CloseReason::End
+    open_.close_reason = boundary.last        ? CloseReason::End
                          : (waits || guessed) ? CloseReason::Deadline
                                               : CloseReason::Complete;
     open_.added_latency_ns = options_.live ? std::max<std::int64_t>(now_ns - boundary.t1_ns, 0) : 0;

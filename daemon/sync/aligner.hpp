@@ -34,7 +34,7 @@ struct AlignerCounters {
     std::uint64_t refused_frames = 0;    ///< queue full, out of range or after the end
     std::array<std::uint64_t, sensor::kKindCount> late_items{};
     std::uint64_t windows = 0;
-    std::uint64_t ticks = 0;             ///< windows opened by a tick
+    std::uint64_t ticks = 0;  ///< windows opened by a tick
     std::uint64_t deadline_closes = 0;
 };
 

@@ -12,20 +12,22 @@ constexpr double kQ1 = 1.0;
 constexpr double kQ2 = 0.01;
 constexpr double kQ3 = 30.0;
 
-constexpr double kInitialRateVar = 2e5 * 2e5;   // 200 ppm
-constexpr double kSteppedRateVar = 2e4 * 2e4;   // 20 ppm: a step of the offset seldom changes the rate
+constexpr double kInitialRateVar = 2e5 * 2e5;  // 200 ppm
+constexpr double kSteppedRateVar = 2e4 * 2e4;  // 20 ppm: a step of the offset seldom changes the rate
 constexpr double kInitialDriftVar = 100.0 * 100.0;
 constexpr double kGate = 3.3;
 constexpr double kHuber = 1.5;
-constexpr double kStableRateSd = 1e4;           // 10 ppm
+constexpr double kStableRateSd = 1e4;  // 10 ppm
 constexpr std::uint64_t kStableUpdates = 8;
-constexpr double kBigJump = 20.0;               // in sigmas: a one-way minimum this low is a step
+constexpr double kBigJump = 20.0;  // in sigmas: a one-way minimum this low is a step
 constexpr std::int64_t kRange = std::int64_t{1} << 61;
 constexpr std::int64_t kLongestGap_ns = 3'600'000'000'000;
 constexpr std::size_t kHistoryBeforeUse = 16;
 constexpr double kMadToSd = 1.4826;
 
-bool in_range(std::int64_t value_ns) noexcept { return value_ns > -kRange && value_ns < kRange; }
+bool in_range(std::int64_t value_ns) noexcept {
+    return value_ns > -kRange && value_ns < kRange;
+}
 
 }  // namespace
 

@@ -18,9 +18,9 @@ struct ClockMap {
     std::uint32_t stable = 0;
     std::int64_t s0_ns = 0;
     std::int64_t d0_ns = 0;
-    std::int64_t rate_q52 = 0;  ///< (alpha - 1) * 2^52
-    double var_ns2 = 0;         ///< of the map at s0_ns
-    double drift_ppb_per_s = 0; ///< D, the rate's change
+    std::int64_t rate_q52 = 0;   ///< (alpha - 1) * 2^52
+    double var_ns2 = 0;          ///< of the map at s0_ns
+    double drift_ppb_per_s = 0;  ///< D, the rate's change
 
     /// Hub time of `sensor_ns`; saturates instead of wrapping. Real-time safe.
     [[nodiscard]] std::int64_t to_hub(std::int64_t sensor_ns) const noexcept;

@@ -167,7 +167,9 @@ public:
         start_ns_ = earliest_ns();
     }
 
-    std::optional<CameraFormat> camera() const override { return camera_ ? std::optional(camera_->format()) : std::nullopt; }
+    std::optional<CameraFormat> camera() const override {
+        return camera_ ? std::optional(camera_->format()) : std::nullopt;
+    }
     std::optional<AudioFormat> audio() const override {
         return microphone_ ? std::optional(microphone_->format()) : std::nullopt;
     }

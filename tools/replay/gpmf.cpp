@@ -22,8 +22,12 @@ constexpr std::uint32_t key_of(const char (&text)[5]) {
                          " of the packet; the track is damaged, export the recording again");
 }
 
-std::uint16_t be16(const std::uint8_t* at) { return std::uint16_t(at[0] << 8 | at[1]); }
-std::uint32_t be32(const std::uint8_t* at) { return std::uint32_t(be16(at)) << 16 | be16(at + 2); }
+std::uint16_t be16(const std::uint8_t* at) {
+    return std::uint16_t(at[0] << 8 | at[1]);
+}
+std::uint32_t be32(const std::uint8_t* at) {
+    return std::uint32_t(be16(at)) << 16 | be16(at + 2);
+}
 
 /// One item; the value lies inside the packet.
 struct Item {
@@ -46,9 +50,13 @@ struct Stream {
 void read_scale(const Item& item, Stream& stream) {
     std::size_t width = 0;
     switch (item.type) {
-        case 'b': case 'B': width = 1; break;
-        case 's': case 'S': width = 2; break;
-        case 'l': case 'L': case 'f': width = 4; break;
+        case 'b':
+        case 'B': width = 1; break;
+        case 's':
+        case 'S': width = 2; break;
+        case 'l':
+        case 'L':
+        case 'f': width = 4; break;
         default: return;  // scales of streams that we do not read come in other types
     }
     stream.divisors.clear();
@@ -192,7 +200,9 @@ private:
 
 }  // namespace
 
-GpmfPacket parse_gpmf(std::span<const std::uint8_t> bytes) { return Parser(bytes).parse(); }
+GpmfPacket parse_gpmf(std::span<const std::uint8_t> bytes) {
+    return Parser(bytes).parse();
+}
 
 void append_rows(const GpmfPacket& packet, std::int64_t start_ns, std::int64_t duration_ns, std::vector<ImuRow>& rows) {
     const std::size_t accel_count = packet.accel_mps2.size();

@@ -1,5 +1,6 @@
 #include "grey_image.hpp"
 
+#include <jpeglib.h>
 #include <png.h>
 
 #include <csetjmp>
@@ -8,8 +9,6 @@
 #include <fstream>
 #include <span>
 #include <string>
-
-#include <jpeglib.h>
 
 #include "recording.hpp"
 
@@ -42,7 +41,8 @@ std::vector<std::uint8_t> read_file(const std::filesystem::path& path) {
 
 void check_size(const std::filesystem::path& path, std::uint64_t width_px, std::uint64_t height_px) {
     if (width_px < 2 || height_px < 2 || width_px * height_px > pixels_max) {
-        fail(path, "has " + std::to_string(width_px) + "x" + std::to_string(height_px) + " pixels, from 2x2 up to 8192x8192 fit");
+        fail(path, "has " + std::to_string(width_px) + "x" + std::to_string(height_px) +
+                       " pixels, from 2x2 up to 8192x8192 fit");
     }
 }
 

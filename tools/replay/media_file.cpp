@@ -30,8 +30,12 @@ public:
         start_ns_ = earliest_ns();
     }
 
-    std::optional<CameraFormat> camera() const override { return video_ ? std::optional(video_->format()) : std::nullopt; }
-    std::optional<AudioFormat> audio() const override { return audio_ ? std::optional(audio_->format()) : std::nullopt; }
+    std::optional<CameraFormat> camera() const override {
+        return video_ ? std::optional(video_->format()) : std::nullopt;
+    }
+    std::optional<AudioFormat> audio() const override {
+        return audio_ ? std::optional(audio_->format()) : std::nullopt;
+    }
     std::optional<ImuFormat> imu() const override { return imu_ ? std::optional(imu_->format()) : std::nullopt; }
 
     std::optional<Event> next() override {

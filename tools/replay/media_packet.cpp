@@ -100,7 +100,9 @@ std::int64_t PacketReader::to_ns(std::int64_t timestamp) const noexcept {
     return av_rescale_q(timestamp, stream_->time_base, AVRational{1, 1'000'000'000});
 }
 
-void PacketReader::fail(const std::string& reason) const { throw RecordingError(path_ + ": " + reason); }
+void PacketReader::fail(const std::string& reason) const {
+    throw RecordingError(path_ + ": " + reason);
+}
 
 Decoder::Decoder(PacketReader reader) : reader_(std::move(reader)) {
     const AVCodecParameters* parameters = reader_.stream()->codecpar;

@@ -15,7 +15,9 @@ namespace {
 
 constexpr int channels_max = 32;
 
-double ratio_of(AVRational value) { return value.num > 0 && value.den > 0 ? av_q2d(value) : 0.0; }
+double ratio_of(AVRational value) {
+    return value.num > 0 && value.den > 0 ? av_q2d(value) : 0.0;
+}
 
 /// The deprecated full-range formats under their present names: the samples are passed on as stored, so that
 /// swscale must not map full range to limited range.
@@ -33,7 +35,8 @@ AVPixelFormat plain_format(int format) {
 void copy_rows(const AVFrame& from, int plane, std::size_t row_bytes, std::size_t row_count, std::uint8_t* into,
                std::size_t stride_bytes) {
     for (std::size_t row = 0; row < row_count; ++row) {
-        std::memcpy(into + row * stride_bytes, from.data[plane] + std::ptrdiff_t(row) * from.linesize[plane], row_bytes);
+        std::memcpy(into + row * stride_bytes, from.data[plane] + std::ptrdiff_t(row) * from.linesize[plane],
+                    row_bytes);
     }
 }
 

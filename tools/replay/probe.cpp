@@ -52,7 +52,8 @@ Summary summarize(Recording& recording) {
             summary.last_ns = row.time_ns;
             if (row.has_accel) {
                 summary.magnitudes.push_back(
-                    {row.time_ns, std::hypot(double(row.accel_mps2[0]), double(row.accel_mps2[1]), double(row.accel_mps2[2]))});
+                    {row.time_ns,
+                     std::hypot(double(row.accel_mps2[0]), double(row.accel_mps2[1]), double(row.accel_mps2[2]))});
             }
         }
     }

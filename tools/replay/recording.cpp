@@ -25,8 +25,8 @@ std::unique_ptr<Recording> open_recording(const std::filesystem::path& path) {
 
 std::size_t frame_bytes(const CameraFormat& format, std::size_t stride_bytes) {
     if (stride_bytes < format.width_px) {
-        throw std::invalid_argument("stride of " + std::to_string(stride_bytes) + " bytes is below the frame width of " +
-                                    std::to_string(format.width_px));
+        throw std::invalid_argument("stride of " + std::to_string(stride_bytes) +
+                                    " bytes is below the frame width of " + std::to_string(format.width_px));
     }
     return stride_bytes * (format.height_px + format.height_px / 2);
 }

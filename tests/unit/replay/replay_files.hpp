@@ -43,7 +43,8 @@ private:
 };
 
 /// A PCM WAV file; `samples` are interleaved.
-inline std::string wav_bytes(std::uint32_t rate_hz, std::uint16_t channel_count, const std::vector<std::int16_t>& samples) {
+inline std::string wav_bytes(std::uint32_t rate_hz, std::uint16_t channel_count,
+                             const std::vector<std::int16_t>& samples) {
     const auto number = [](std::uint32_t value, int byte_count) {
         std::string bytes;
         for (int i = 0; i < byte_count; ++i) {

@@ -1,11 +1,9 @@
-#include <catch2/catch.hpp>
-
+#include <jpeglib.h>
 #include <png.h>
 
+#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
-
-#include <jpeglib.h>
 
 #include "recording.hpp"
 #include "replay_files.hpp"
@@ -69,8 +67,9 @@ constexpr const char* camera_table = "#timestamp [ns],filename\n1000000000,a.png
 TEST_CASE("EuRoC: camera, IMU and sound come out in time order") {
     const TemporaryFolder folder;
     write_camera(folder, camera_table);
-    folder.write("imu0/data.csv", "#timestamp [ns],w_x,w_y,w_z,a_x,a_y,a_z\n"
-                                  "999000000,0.1,0.2,0.3,1,2,-9.8\n1004000000,1e-3,0,0,4,5,6\n");
+    folder.write("imu0/data.csv",
+                 "#timestamp [ns],w_x,w_y,w_z,a_x,a_y,a_z\n"
+                 "999000000,0.1,0.2,0.3,1,2,-9.8\n1004000000,1e-3,0,0,4,5,6\n");
     folder.write("mic0/data.wav", wav_bytes(16000, 1, std::vector<std::int16_t>(8000, 3)));
     folder.write("mic0/data.csv", "#timestamp [ns],first_sample\n1010000000,0\n1260000000,4000\n");
     const auto recording = open_recording(folder.path());

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -45,9 +44,13 @@ Bytes shorts(const std::vector<int>& values) {
     return bytes;
 }
 
-Bytes text(const char* characters) { return Bytes(characters, characters + std::strlen(characters)); }
+Bytes text(const char* characters) {
+    return Bytes(characters, characters + std::strlen(characters));
+}
 
-Bytes scale(int value) { return item("SCAL", 's', 2, 1, shorts({value})); }
+Bytes scale(int value) {
+    return item("SCAL", 's', 2, 1, shorts({value}));
+}
 Bytes samples(const char* key, const std::vector<int>& values) {
     return item(key, 's', 6, values.size() / 3, shorts(values));
 }
@@ -71,8 +74,8 @@ TEST_CASE("GPMF: ORIN names the axes, lower case inverts, the default is Z, X, Y
 }
 
 TEST_CASE("GPMF: one divisor per channel follows the channel, not the axis") {
-    const Bytes packet = nested("DEVC", {nested("STRM", {item("SCAL", 's', 2, 3, shorts({1, 10, 100})),
-                                                         samples("ACCL", {100, 100, 100})})});
+    const Bytes packet = nested(
+        "DEVC", {nested("STRM", {item("SCAL", 's', 2, 3, shorts({1, 10, 100})), samples("ACCL", {100, 100, 100})})});
     CHECK(parse_gpmf(packet).accel_mps2.at(0) == std::array<float, 3>{10, 1, 100});
 }
 

@@ -1,5 +1,4 @@
 #include <catch2/catch.hpp>
-
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
@@ -17,7 +16,8 @@ namespace {
 /// The walk, or an empty path after saying why the test case is skipped.
 std::filesystem::path walk_or_skip() {
     const char* folder = std::getenv("PERCEPTD_RECORDINGS");
-    const auto path = std::filesystem::path(folder != nullptr ? folder : PERCEPTD_RECORDINGS_DEFAULT) / "gopro-max-walk.mp4";
+    const auto path =
+        std::filesystem::path(folder != nullptr ? folder : PERCEPTD_RECORDINGS_DEFAULT) / "gopro-max-walk.mp4";
     if (std::filesystem::exists(path)) {
         return path;
     }
@@ -134,10 +134,13 @@ TEST_CASE("media file: a walk cut short or overwritten is an error with the file
 
 TEST_CASE("media file: empty, text, playlist and missing files are refused with a reason") {
     const TemporaryFolder folder;
-    CHECK_THROWS_WITH(open_recording(folder.write("empty.mp4", "")), Catch::Contains("empty.mp4") && Catch::Contains("empty"));
-    CHECK_THROWS_WITH(open_recording(folder.write("text.mp4", "This is not a recording.\n")), Catch::Contains("not a complete media file"));
+    CHECK_THROWS_WITH(open_recording(folder.write("empty.mp4", "")),
+                      Catch::Contains("empty.mp4") && Catch::Contains("empty"));
+    CHECK_THROWS_WITH(open_recording(folder.write("text.mp4", "This is not a recording.\n")),
+                      Catch::Contains("not a complete media file"));
     const auto sound = folder.write("sound.wav", wav_bytes(16000, 1, std::vector<std::int16_t>(1600, 5)));
-    CHECK_THROWS_AS(open_recording(folder.write("list.ffconcat", "ffconcat version 1.0\nfile sound.wav\n")), RecordingError);
+    CHECK_THROWS_AS(open_recording(folder.write("list.ffconcat", "ffconcat version 1.0\nfile sound.wav\n")),
+                    RecordingError);
     CHECK_THROWS_WITH(open_recording(folder.path() / "none.mp4"), Catch::Contains("none.mp4"));
     CHECK_THROWS_WITH(open_recording("/dev/null"), Catch::Contains("not a regular file"));
     CHECK_NOTHROW(open_recording(sound));

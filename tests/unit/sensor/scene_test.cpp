@@ -1,17 +1,17 @@
 // The scene against its own truth: what is seen, heard and felt must tell of the same head at the same instant.
+#include "sensor/scene.hpp"
+
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <numbers>
 #include <vector>
 
-#include <catch2/catch.hpp>
-
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "sensor/counter_rng.hpp"
-#include "sensor/scene.hpp"
 
 using namespace perceptd;
 using namespace perceptd::sensor;
@@ -27,7 +27,9 @@ std::vector<std::byte> frame_at(const Scene& scene, std::int64_t time_ns) {
     return frame;
 }
 
-int luma(const std::vector<std::byte>& frame, int x, int y) { return std::to_integer<int>(frame[std::size_t(y) * kWidthPx + std::size_t(x)]); }
+int luma(const std::vector<std::byte>& frame, int x, int y) {
+    return std::to_integer<int>(frame[std::size_t(y) * kWidthPx + std::size_t(x)]);
+}
 
 /// The whole-pixel shift (x, y) that best carries `before` onto `after`.
 std::pair<int, int> best_shift(const std::vector<std::byte>& before, const std::vector<std::byte>& after) {

@@ -1,21 +1,21 @@
 // The synthetic source through its real arenas and queue: nothing twice, nothing missing, nothing kept.
+#include "sensor/synthetic.hpp"
+
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <vector>
-
-#include <catch2/catch.hpp>
 
 #include "arena/heap.hpp"
 #include "arena/lease.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hot_path.hpp"
-#include "sensor/synthetic.hpp"
 
 using namespace perceptd;
 using namespace perceptd::sensor;
@@ -36,10 +36,12 @@ public:
         const auto heap = arena::make_heap("memfd");
         const Offer& offer = source.offer();
         if (offer.camera) {
-            camera = std::make_unique<arena::Arena>(*heap, arena::Arena::Options{"camera0", slot_count, camera_slot_bytes(*offer.camera)});
+            camera = std::make_unique<arena::Arena>(
+                *heap, arena::Arena::Options{"camera0", slot_count, camera_slot_bytes(*offer.camera)});
         }
         if (offer.audio) {
-            audio = std::make_unique<arena::Arena>(*heap, arena::Arena::Options{"audio0", slot_count, audio_slot_bytes(*offer.audio)});
+            audio = std::make_unique<arena::Arena>(
+                *heap, arena::Arena::Options{"audio0", slot_count, audio_slot_bytes(*offer.audio)});
         }
     }
     ~Rig() {
@@ -193,7 +195,10 @@ TEST_CASE("each clock errs as configured", "[synthetic]") {
     SyntheticOptions options = fast(20 * kNsPerSecond);
     options.camera.reset();
     options.microphone.reset();
-    options.imu->clock = {.error_ppm = 250, .jitter_ns = 20'000, .kind = GENERATE(StampKind::Latched, StampKind::OneWay), .origin_ns = 42};
+    options.imu->clock = {.error_ppm = 250,
+                          .jitter_ns = 20'000,
+                          .kind = GENERATE(StampKind::Latched, StampKind::OneWay),
+                          .origin_ns = 42};
     Rig rig(options);
     CHECK(rig.source.offer().stamp_kind[index_of(Kind::Imu)] == options.imu->clock.kind);
     rig.start();

@@ -1,6 +1,5 @@
-// What the session tests share: a client at the other end of a socketpair, an authority and a feed that are told what to
-// answer, and a real arena.
-// Never hides an expectation: the tests check.
+// What the session tests share: a client at the other end of a socketpair, an authority and a feed that are told what
+// to answer, and a real arena. Never hides an expectation: the tests check.
 #pragma once
 
 #include <dirent.h>

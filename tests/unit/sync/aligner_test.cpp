@@ -1,10 +1,9 @@
-#include <catch2/catch.hpp>
+#include "sync/aligner.hpp"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <random>
 #include <vector>
-
-#include "sync/aligner.hpp"
 
 using namespace perceptd;
 using perceptd::sensor::Kind;
@@ -266,7 +265,8 @@ TEST_CASE("any interleaving of a recording gives the windows of sort-and-partiti
         items.insert(items.end(), scene.rows.begin(), scene.rows.end());
         for (const std::int64_t item : items) {
             const auto after = std::upper_bound(truth.starts.begin(), truth.starts.end(), item);
-            const auto expected = static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - truth.starts.begin() - 1, 0));
+            const auto expected =
+                static_cast<std::size_t>(std::max<std::ptrdiff_t>(after - truth.starts.begin() - 1, 0));
             std::size_t owners = 0;
             for (const WindowPlan& plan : out.plans) {
                 owners += plan.owns(item) ? 1 : 0;

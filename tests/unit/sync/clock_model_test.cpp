@@ -1,11 +1,10 @@
-#include <catch2/catch.hpp>
+#include "sync/clock_model.hpp"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 #include <vector>
-
-#include "sync/clock_model.hpp"
 
 using namespace perceptd;
 using perceptd::sync::ClockModel;
