@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/event_loop.hpp"
 #include "base/hot_path.hpp"
 #include "base/log.hpp"
@@ -134,6 +135,10 @@ int main(int argc, char** argv) {
             return 0;
         }
         return serve(line, std::move(settings));
+    } catch (const perceptd::Error& error) {
+        std::cerr << "perceptd: " << error.what() << '\n';
+        // EX_CONFIG: the unit does not restart on it, because a restart cannot mend a file.
+        return error.code() == perceptd::ErrorCode::InvalidConfiguration ? 78 : 1;
     } catch (const std::exception& error) {
         std::cerr << "perceptd: " << error.what() << '\n';
         return 1;

@@ -50,7 +50,7 @@ void read(const json& from, Value& to) {
                 return;
             }
         }
-        PERCEPTD_ASSERT(!"a name that the schema allows and the daemon does not know");
+        PERCEPTD_ASSERT(false && "a name that the schema allows and the daemon does not know");
     } else {
         from.get_to(to);
     }
@@ -64,7 +64,7 @@ json written(const Value& from) {
                 return std::string(name);
             }
         }
-        PERCEPTD_ASSERT(!"an enumerator without a name");
+        PERCEPTD_ASSERT(false && "an enumerator without a name");
     } else {
         return from;
     }

@@ -1,11 +1,14 @@
 #include "grey_image.hpp"
 
+// jpeglib.h needs these two before it.
+// clang-format off
+#include <cstddef>
+#include <cstdio>
 #include <jpeglib.h>
+// clang-format on
 #include <png.h>
 
 #include <csetjmp>
-#include <cstddef>
-#include <cstdio>
 #include <fstream>
 #include <span>
 #include <string>

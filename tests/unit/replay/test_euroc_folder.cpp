@@ -1,8 +1,12 @@
+// jpeglib.h needs these two before it.
+// clang-format off
+#include <cstddef>
+#include <cstdio>
 #include <jpeglib.h>
+// clang-format on
 #include <png.h>
 
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <cstdlib>
 
 #include "recording.hpp"
