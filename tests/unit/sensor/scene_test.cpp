@@ -19,7 +19,6 @@ using namespace perceptd::sensor;
 namespace {
 
 constexpr std::uint32_t kWidthPx = 848;
-constexpr std::uint32_t kHeightPx = 480;
 
 std::vector<std::byte> frame_at(const Scene& scene, std::int64_t time_ns) {
     std::vector<std::byte> frame(scene.frame_bytes(kWidthPx));
