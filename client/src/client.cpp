@@ -47,7 +47,7 @@ int status_of(v1::ErrorCode code) {
 
 }  // namespace
 
-Client::Client(Channel channel) : channel_(std::move(channel)) {
+Connection::Connection(Channel channel) : channel_(std::move(channel)) {
     v1::ClientMessage message;
     message.mutable_hello()->set_min_version(kProtocolVersion);
     message.mutable_hello()->set_max_version(kProtocolVersion);
@@ -70,7 +70,7 @@ Client::Client(Channel channel) : channel_(std::move(channel)) {
     }
 }
 
-void Client::accept(const v1::Welcome& welcome) {
+void Connection::accept(const v1::Welcome& welcome) {
     if (welcome.version() != kProtocolVersion) {
         throw Failure(PERCEPT_ERROR_VERSION_MISMATCH,
                       "perceptd speaks protocol version " + std::to_string(welcome.version()) + " and libpercept " +
@@ -82,7 +82,7 @@ void Client::accept(const v1::Welcome& welcome) {
     windows_in_flight_max_ = welcome.windows_in_flight_max();
 }
 
-int Client::subscribe(std::uint32_t sensors, int timeout_ms) {
+int Connection::subscribe(std::uint32_t sensors, int timeout_ms) {
     require_alive();
     constexpr std::uint32_t kAll = PERCEPT_CAMERA | PERCEPT_MICROPHONE | PERCEPT_IMU;
     if (sensors == 0 || (sensors & ~kAll) != 0) {
@@ -122,7 +122,7 @@ int Client::subscribe(std::uint32_t sensors, int timeout_ms) {
     return PERCEPT_OK;
 }
 
-void Client::accept(const v1::Streams& streams, std::vector<UniqueFd> descriptors) {
+void Connection::accept(const v1::Streams& streams, std::vector<UniqueFd> descriptors) {
     if (descriptors.size() != 2 * static_cast<std::size_t>(streams.arenas_size())) {
         throw_protocol(std::to_string(descriptors.size()) + " descriptors for " +
                        std::to_string(streams.arenas_size()) + " arenas");
@@ -155,7 +155,7 @@ void Client::accept(const v1::Streams& streams, std::vector<UniqueFd> descriptor
     streams_complete_ = !streams.more_follow();
 }
 
-int Client::next_window(int timeout_ms, const percept_window*& window) {
+int Connection::next_window(int timeout_ms, const percept_window*& window) {
     window = nullptr;
     require_alive();
     if (!streams_complete_) {
@@ -187,7 +187,7 @@ int Client::next_window(int timeout_ms, const percept_window*& window) {
 }
 
 /// False: revoked before we saw it, and given back.
-bool Client::hold(const v1::Window& message) {
+bool Connection::hold(const v1::Window& message) {
     const bool known =
         std::any_of(held_.begin(), held_.end(), [&](const auto& held) { return held->view().id == message.id(); });
     if (known) {
@@ -203,7 +203,7 @@ bool Client::hold(const v1::Window& message) {
     return true;
 }
 
-void Client::release(const percept_window* window) {
+void Connection::release(const percept_window* window) {
     const auto held = std::find_if(held_.begin(), held_.end(),
                                    [window](const auto& candidate) { return &candidate->view() == window; });
     if (held == held_.end()) {
@@ -216,13 +216,13 @@ void Client::release(const percept_window* window) {
     }
 }
 
-bool Client::is_valid(const percept_window* window) const noexcept {
+bool Connection::is_valid(const percept_window* window) const noexcept {
     const auto held = std::find_if(held_.begin(), held_.end(),
                                    [window](const auto& candidate) { return &candidate->view() == window; });
     return held != held_.end() && (*held)->is_valid();
 }
 
-void Client::flush_releases() {
+void Connection::flush_releases() {
     while (!unsent_releases_.empty()) {
         const auto count = std::min<std::size_t>(unsent_releases_.size(), kReleasesPerMessageMax);
         const auto end = unsent_releases_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -235,7 +235,7 @@ void Client::flush_releases() {
     }
 }
 
-std::optional<Packet> Client::next_packet(int timeout_ms) {
+std::optional<Packet> Connection::next_packet(int timeout_ms) {
     const Deadline deadline(timeout_ms);
     while (true) {
         if (std::optional<Packet> packet = channel_.receive()) {
@@ -250,14 +250,14 @@ std::optional<Packet> Client::next_packet(int timeout_ms) {
     }
 }
 
-void Client::accept(const v1::Notice& notice) {
+void Connection::accept(const v1::Notice& notice) {
     ++notice_count_;
     notice_kind_ = static_cast<std::uint32_t>(notice.kind());
     notice_text_ = notice.text();
     ended_ = ended_ || notice.kind() == v1::NOTICE_KIND_END_OF_STREAM;
 }
 
-void Client::refuse(const v1::Error& error) {
+void Connection::refuse(const v1::Error& error) {
     std::string text = "perceptd: " + error.text();
     if (error.has_limit()) {
         text += " (limit " + std::to_string(error.limit()) + ", used " + std::to_string(error.used()) + ")";
@@ -269,20 +269,20 @@ void Client::refuse(const v1::Error& error) {
     throw Failure(status, text);
 }
 
-void Client::require_alive() const {
+void Connection::require_alive() const {
     if (dead_status_ != PERCEPT_OK) {
         throw Failure(dead_status_, last_error_);
     }
 }
 
-void Client::send_or_throw(const v1::ClientMessage& message) {
+void Connection::send_or_throw(const v1::ClientMessage& message) {
     if (!channel_.send(message)) {
         throw Failure(PERCEPT_ERROR_DISCONNECTED,
                       "perceptd does not read its channel: see 'systemctl status perceptd'");
     }
 }
 
-percept_notice Client::last_notice() const noexcept {
+percept_notice Connection::last_notice() const noexcept {
     percept_notice notice{};
     notice.count = notice_count_;
     notice.text = notice_text_.c_str();
@@ -290,7 +290,7 @@ percept_notice Client::last_notice() const noexcept {
     return notice;
 }
 
-void Client::note(int status, const std::string& text) {
+void Connection::note(int status, const std::string& text) {
     last_error_ = text;
     if (status == PERCEPT_ERROR_PROTOCOL || status == PERCEPT_ERROR_DISCONNECTED) {
         dead_status_ = status;

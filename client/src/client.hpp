@@ -17,10 +17,10 @@
 
 namespace percept {
 
-class Client {
+class Connection {
 public:
     /// Greets the daemon and waits a few seconds for its answer. Throws Failure.
-    explicit Client(Channel channel);
+    explicit Connection(Channel channel);
 
     /// Each gives back a status that is not negative, or throws Failure.
     int subscribe(std::uint32_t sensors, int timeout_ms);

@@ -1,4 +1,4 @@
-// The C interface over Client: nothing but argument checks and exceptions turned into statuses.
+// The C interface over Connection: nothing but argument checks and exceptions turned into statuses.
 #include "percept/percept.h"
 
 #include <memory>
@@ -9,7 +9,7 @@
 #include "failure.hpp"
 
 struct percept_client {
-    percept::Client client;
+    percept::Connection client;
 };
 
 namespace {
@@ -23,7 +23,7 @@ int connect_with(percept_client** client, Open&& open) {
             throw percept::Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "percept_connect needs a place for the client");
         }
         *client = nullptr;
-        *client = new percept_client{percept::Client(open())};
+        *client = new percept_client{percept::Connection(open())};
         return PERCEPT_OK;
     } catch (const percept::Failure& failure) {
         connect_error = failure.what();
@@ -71,11 +71,11 @@ void percept_close(percept_client* client) {
 }
 
 int percept_subscribe(percept_client* client, uint32_t sensors, int timeout_ms) {
-    return call_on(client, [=](percept::Client& session) { return session.subscribe(sensors, timeout_ms); });
+    return call_on(client, [=](percept::Connection& session) { return session.subscribe(sensors, timeout_ms); });
 }
 
 int percept_next_window(percept_client* client, int timeout_ms, const percept_window** window) {
-    return call_on(client, [=](percept::Client& session) {
+    return call_on(client, [=](percept::Connection& session) {
         if (window == nullptr) {
             throw percept::Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "percept_next_window needs a place for the window");
         }
@@ -88,7 +88,7 @@ int percept_window_is_valid(const percept_client* client, const percept_window* 
 }
 
 int percept_release(percept_client* client, const percept_window* window) {
-    return call_on(client, [=](percept::Client& session) {
+    return call_on(client, [=](percept::Connection& session) {
         session.release(window);
         return static_cast<int>(PERCEPT_OK);
     });

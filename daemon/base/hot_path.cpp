@@ -57,6 +57,14 @@ void* counted(std::size_t size_bytes, std::size_t alignment_bytes) {
 }  // namespace
 }  // namespace perceptd::hot_path
 
+// AddressSanitizer pairs new with delete itself; a replaced half would look like a mismatch to it.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PERCEPTD_SANITIZER_ALLOCATES
+#endif
+#endif
+#ifndef PERCEPTD_SANITIZER_ALLOCATES
+
 // The replaced allocator: every C++ allocation of the process passes here, and only hot threads are counted.
 void* operator new(std::size_t size_bytes) {
     return perceptd::hot_path::counted(size_bytes, 1);
@@ -76,3 +84,5 @@ void operator delete(void* memory, std::align_val_t) noexcept {
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
     std::free(memory);
 }
+
+#endif
