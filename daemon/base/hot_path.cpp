@@ -35,7 +35,7 @@ void note_allocation() noexcept {
 
 namespace {
 
-void* counted(std::size_t size_bytes, std::size_t alignment_bytes) {
+[[maybe_unused]] void* counted(std::size_t size_bytes, std::size_t alignment_bytes) {
     note_allocation();
     if (size_bytes == 0) {
         size_bytes = 1;
