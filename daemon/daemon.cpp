@@ -24,7 +24,7 @@ using session::BlockKind;
 constexpr std::uint32_t kFreeSlotsMin = 4;
 
 std::size_t slices_per_window(const Settings& settings) {
-    return settings.windows.max_length_ms / 10 + 16;
+    return 2 * settings.windows.max_length_ms / 10 + 16;  // the first window also has its lead
 }
 
 session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
@@ -86,6 +86,14 @@ void Daemon::shut_down() noexcept {
     sessions_.drop_all(session::EndCause::Shutdown, "the daemon stops");
 }
 
+void Daemon::apply_live(const Settings& settings) noexcept {
+    log::set_level(settings.log.level);
+    options_.settings.windows.deadline_ms = settings.windows.deadline_ms;
+    if (pipeline_) {
+        pipeline_->set_deadline(settings.windows.deadline_ms * kNsPerMs);
+    }
+}
+
 void Daemon::make_source() {
     const SensorSettings& sensors = options_.settings.sensors;
     sensor::SyntheticOptions synthetic;
@@ -116,8 +124,7 @@ void Daemon::make_arenas() {
     }
     arena::HeapChoice choice =
         arena::choose_heap(options_.settings.arena.heaps, arena::Writer::Daemon, options_.device_root);
-    rejected_heaps_ = std::move(choice.rejected);
-    for (const std::string& reason : rejected_heaps_) {
+    for (const std::string& reason : choice.rejected) {
         log::info("arena", "heap passed over: " + reason);
     }
     const auto make = [&](const char* label, std::uint32_t slot_count, std::size_t slot_bytes) {
@@ -141,7 +148,7 @@ void Daemon::make_arenas() {
     }
     if (offer.imu) {
         const auto rows =
-            static_cast<std::size_t>(offer.imu->rate_hz * options_.settings.windows.max_length_ms / 1000) + 64;
+            static_cast<std::size_t>(offer.imu->rate_hz * 2 * options_.settings.windows.max_length_ms / 1000) + 64;
         motion_arena_ =
             make("motion", token_slots, tokens::motion_block_bytes(rows, slices_per_window(options_.settings)));
     }

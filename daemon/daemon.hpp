@@ -34,8 +34,8 @@ public:
 
     /// Tells sessions that the daemon goes, then ends them.
     void shut_down() noexcept;
-    [[nodiscard]] std::size_t session_count() const noexcept { return sessions_.size(); }
-    [[nodiscard]] const std::vector<std::string>& rejected_heaps() const noexcept { return rejected_heaps_; }
+    /// Takes over the keys that the schema marks live; nothing is interrupted.
+    void apply_live(const Settings& settings) noexcept;
 
 private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
@@ -51,7 +51,6 @@ private:
 
     EventLoop& loop_;
     DaemonOptions options_;
-    std::vector<std::string> rejected_heaps_;
     std::unique_ptr<sensor::Source> source_;  // null: no sensor is configured
     std::unique_ptr<arena::Arena> camera_arena_;
     std::unique_ptr<arena::Arena> audio_arena_;

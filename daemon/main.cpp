@@ -91,7 +91,7 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
                 log::warning("settings", change.pointer + " changed; it takes effect at the next start");
             }
             settings = with_live_changes(settings, wanted);
-            log::set_level(settings.log.level);
+            daemon.apply_live(settings);
             log::info("settings", "configuration reloaded");
         } catch (const std::exception& error) {
             log::error("settings", std::string("reload failed, the old settings stay: ") + error.what());

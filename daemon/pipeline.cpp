@@ -54,6 +54,12 @@ sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineO
     return result;
 }
 
+/// Room for the rows of the longest window, of its lead and of what is on its way: three seconds.
+std::size_t pending_rows(const sensor::Offer& offer) {
+    constexpr double kSeconds = 3;
+    return static_cast<std::size_t>(offer.imu ? offer.imu->rate_hz * kSeconds : 0) + 64;
+}
+
 sync::ClockModel clock_for(const sensor::Offer& offer, Kind kind) {
     return sync::ClockModel({.kind = offer.stamp_kind[sensor::index_of(kind)]});
 }
@@ -64,6 +70,7 @@ Pipeline::Pipeline(sensor::Source& source, const PipelineOptions& options)
     : source_(source),
       options_(options),
       live_(source.offer().is_live),
+      deadline_ns_(options.deadline_ns),
       wake_fd_(make_event()),
       ready_fd_(make_event()),
       queue_(wake_fd_.borrow()),
@@ -73,9 +80,9 @@ Pipeline::Pipeline(sensor::Source& source, const PipelineOptions& options)
       mel_(options.mel_profile),
       slices_(kPendingSlices),
       levels_(kPendingSlices),
-      rows_(kPendingRows),
-      window_rows_(kPendingRows),
-      features_(512) {
+      rows_(pending_rows(source.offer())),
+      window_rows_(rows_.size()),
+      features_(static_cast<std::size_t>(2 * options.longest_window_ns / tokens::kMotionStepNs) + 64) {
     if (options_.arenas.camera != nullptr) {
         const sensor::CameraFormat& format = source.offer().camera.value();
         gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
@@ -104,6 +111,7 @@ bool Pipeline::pop(WindowRecord& record) noexcept {
 
 void Pipeline::run(const std::atomic<bool>& stop) noexcept {
     while (!stop.load(std::memory_order_acquire)) {
+        aligner_.set_deadline(deadline_ns_.load(std::memory_order_relaxed));
         wait(monotonic_ns());
         take_samples();
         close_windows();

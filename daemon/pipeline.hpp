@@ -77,7 +77,6 @@ class Pipeline {
 public:
     static constexpr std::size_t kWindowRing = 64;
     static constexpr std::size_t kPendingSlices = 1024;
-    static constexpr std::size_t kPendingRows = 8192;
 
     /// Starts `source` and the thread. Throws std::system_error and what Source::start() throws.
     Pipeline(sensor::Source& source, const PipelineOptions& options);
@@ -88,6 +87,8 @@ public:
 
     /// The next closed window; its slots are then the caller's to adopt.
     [[nodiscard]] bool pop(WindowRecord& record) noexcept;
+    /// Live: the longest wait after a window's end, from the next wake-up on.
+    void set_deadline(std::int64_t deadline_ns) noexcept { deadline_ns_.store(deadline_ns, std::memory_order_relaxed); }
     /// Readable while windows wait.
     [[nodiscard]] int ready_fd() const noexcept { return ready_fd_.borrow(); }
     [[nodiscard]] const PipelineCounters& counters() const noexcept { return counters_; }
@@ -119,6 +120,7 @@ private:
     sensor::Source& source_;
     PipelineOptions options_;
     bool live_;
+    std::atomic<std::int64_t> deadline_ns_;
     UniqueFd wake_fd_;
     UniqueFd ready_fd_;
     sensor::SampleQueue queue_;

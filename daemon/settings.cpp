@@ -26,8 +26,7 @@ constexpr Names<log::Level, 4> kLevelNames{{{log::Level::Debug, "debug"},
                                             {log::Level::Info, "info"},
                                             {log::Level::Warning, "warning"},
                                             {log::Level::Error, "error"}}};
-constexpr Names<SensorSource, 3> kSourceNames{
-    {{SensorSource::Off, "off"}, {SensorSource::Synthetic, "synthetic"}, {SensorSource::Provider, "provider"}}};
+constexpr Names<SensorSource, 3> kSourceNames{{{SensorSource::Off, "off"}, {SensorSource::Synthetic, "synthetic"}}};
 constexpr Names<MelProfileName, 2> kMelProfileNames{
     {{MelProfileName::Kaldi, "KALDI"}, {MelProfileName::WhisperStream, "WHISPER_STREAM"}}};
 
@@ -89,11 +88,9 @@ void for_each_setting(AnySettings& settings, Visit&& visit) {
     visit("/windows/deadline_ms", settings.windows.deadline_ms);
     visit("/windows/max_length_ms", settings.windows.max_length_ms);
     visit("/tokens/mel_profile", settings.tokens.mel_profile);
-    visit("/tokens/patch_px", settings.tokens.patch_px);
     visit("/tokens/patch_false_alarm", settings.tokens.patch_false_alarm);
     visit("/sessions/max_count", settings.sessions.max_count);
     visit("/sessions/max_windows_in_flight", settings.sessions.max_windows_in_flight);
-    visit("/sessions/max_message_bytes", settings.sessions.max_message_bytes);
     visit("/threads/capture_priority", settings.threads.capture_priority);
     visit("/threads/pipeline_priority", settings.threads.pipeline_priority);
 }

@@ -11,7 +11,7 @@
 
 namespace perceptd {
 
-enum class SensorSource : std::uint8_t { Off, Synthetic, Provider };
+enum class SensorSource : std::uint8_t { Off, Synthetic };
 enum class MelProfileName : std::uint8_t { Kaldi, WhisperStream };
 
 struct LogSettings {
@@ -55,14 +55,12 @@ struct WindowSettings {
 
 struct TokenSettings {
     MelProfileName mel_profile = MelProfileName::Kaldi;
-    std::uint32_t patch_px = 16;
     double patch_false_alarm = 0.001;  ///< probability per patch
 };
 
 struct SessionSettings {
     std::uint32_t max_count = 16;
     std::uint32_t max_windows_in_flight = 4;
-    std::uint32_t max_message_bytes = 65536;
 };
 
 struct ThreadSettings {

@@ -60,6 +60,8 @@ public:
 
     /// Ok: `plan` is the next window in order. Again: nothing is closed yet. Ended: the last one was handed out.
     Status poll(std::int64_t now_ns, WindowPlan& plan) noexcept;
+    /// Changes the live wait after a window's end; holds for the open window too.
+    void set_deadline(std::int64_t deadline_ns) noexcept { options_.deadline_ns = deadline_ns; }
     /// Live: when poll() must be called next even if nothing arrives; INT64_MAX = no need.
     [[nodiscard]] std::int64_t next_deadline_ns() const noexcept;
 

@@ -115,5 +115,5 @@ TEST_CASE("heaps are checked one by one", "[configuration_schema]") {
 }
 
 TEST_CASE("all problems are told at once", "[configuration_schema]") {
-    CHECK(problems_of(R"({"log": {"level": 1}, "tokens": {"patch_px": 7, "x": 1}, "y": 2})").size() == 4);
+    CHECK(problems_of(R"({"log": {"level": 1}, "windows": {"deadline_ms": 0, "x": 1}, "y": 2})").size() == 4);
 }

@@ -30,35 +30,33 @@ TEST_CASE("every key reaches its member", "[settings]") {
     root.write(ConfigurationRoot::kAdmin, R"({
         "log": {"level": "error"},
         "arena": {"heaps": ["dma_heap:system"], "camera_slot_count": 5, "audio_slot_count": 9},
-        "sensors": {"camera": {"source": "provider", "width_px": 101, "height_px": 102, "rate_hz": 103},
+        "sensors": {"camera": {"source": "synthetic", "width_px": 101, "height_px": 102, "rate_hz": 103},
                     "microphone": {"source": "synthetic", "rate_hz": 16000, "channel_count": 3},
-                    "imu": {"source": "provider", "rate_hz": 104}},
+                    "imu": {"source": "synthetic", "rate_hz": 104}},
         "windows": {"deadline_ms": 11, "max_length_ms": 12},
-        "tokens": {"mel_profile": "WHISPER_STREAM", "patch_px": 14, "patch_false_alarm": 0.02},
-        "sessions": {"max_count": 21, "max_windows_in_flight": 22, "max_message_bytes": 2300},
+        "tokens": {"mel_profile": "WHISPER_STREAM", "patch_false_alarm": 0.02},
+        "sessions": {"max_count": 21, "max_windows_in_flight": 22},
         "threads": {"capture_priority": 31, "pipeline_priority": 32}})");
     const Settings s = load_settings(root.path());
     CHECK(s.log.level == log::Level::Error);
     CHECK(s.arena.heaps == std::vector<std::string>{"dma_heap:system"});
     CHECK(s.arena.camera_slot_count == 5);
     CHECK(s.arena.audio_slot_count == 9);
-    CHECK(s.sensors.camera.source == SensorSource::Provider);
+    CHECK(s.sensors.camera.source == SensorSource::Synthetic);
     CHECK(s.sensors.camera.width_px == 101);
     CHECK(s.sensors.camera.height_px == 102);
     CHECK(s.sensors.camera.rate_hz == 103);
     CHECK(s.sensors.microphone.source == SensorSource::Synthetic);
     CHECK(s.sensors.microphone.rate_hz == 16000);
     CHECK(s.sensors.microphone.channel_count == 3);
-    CHECK(s.sensors.imu.source == SensorSource::Provider);
+    CHECK(s.sensors.imu.source == SensorSource::Synthetic);
     CHECK(s.sensors.imu.rate_hz == 104);
     CHECK(s.windows.deadline_ms == 11);
     CHECK(s.windows.max_length_ms == 12);
     CHECK(s.tokens.mel_profile == MelProfileName::WhisperStream);
-    CHECK(s.tokens.patch_px == 14);
     CHECK(s.tokens.patch_false_alarm == 0.02);
     CHECK(s.sessions.max_count == 21);
     CHECK(s.sessions.max_windows_in_flight == 22);
-    CHECK(s.sessions.max_message_bytes == 2300);
     CHECK(s.threads.capture_priority == 31);
     CHECK(s.threads.pipeline_priority == 32);
 }
