@@ -1,0 +1,36 @@
+// Which instruction set the kernels run on: chosen once from the processor, or forced by PERCEPTD_INSTRUCTION_SET.
+// All sets give the same bits, so the choice is never visible in a result. Owns nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace perceptd::engine {
+
+enum class InstructionSet : std::uint8_t {
+    Portable,  ///< plain C++; the definition of the bits
+    Avx2,      ///< x86-64 with AVX2, FMA and F16C
+    Neon,      ///< AArch64 with dot product
+};
+
+constexpr std::string_view name_of(InstructionSet set) noexcept {
+    switch (set) {
+        case InstructionSet::Portable: return "portable";
+        case InstructionSet::Avx2: return "avx2";
+        case InstructionSet::Neon: return "neon";
+    }
+    return "unknown";
+}
+
+/// The set that `name` names, or nothing.
+std::optional<InstructionSet> instruction_set_of(std::string_view name) noexcept;
+
+/// Whether this build and this processor can run `set`. Any thread.
+bool is_available(InstructionSet set) noexcept;
+
+/// The fastest available set, or the one that PERCEPTD_INSTRUCTION_SET names. Throws Error (InvalidConfiguration)
+/// when that name is unknown or not available here. Set-up only.
+InstructionSet chosen_instruction_set();
+
+}  // namespace perceptd::engine
