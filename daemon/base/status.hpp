@@ -14,6 +14,7 @@ enum class [[nodiscard]] Status : std::uint8_t {
     Invalid,    ///< the item breaks its contract (range, order, size)
     Stale,      ///< the slot's generation has moved on
     Ended,      ///< the stream is over
+    NotFinite,  ///< a computation met a NaN or an infinity; its results are void
 };
 
 /// The name of `status` in lower snake case, for logs and listings.
@@ -27,6 +28,7 @@ constexpr const char* name_of(Status status) noexcept {
         case Status::Invalid: return "invalid";
         case Status::Stale: return "stale";
         case Status::Ended: return "ended";
+        case Status::NotFinite: return "not_finite";
     }
     return "unknown";
 }

@@ -258,7 +258,7 @@ Status Executor::run(const Pass& pass) noexcept {
     if (!complete) {
         return Status::Ended;
     }
-    return fault_.load(std::memory_order_relaxed) ? Status::Stale : Status::Ok;
+    return fault_.load(std::memory_order_relaxed) ? Status::NotFinite : Status::Ok;
 }
 
 FloatView Executor::logits() const noexcept {

@@ -54,7 +54,7 @@ public:
     Executor& operator=(const Executor&) = delete;
 
     /// Real-time: no allocation, no lock. Invalid: too many tokens or rows, an id beyond the vocabulary, a position
-    /// beyond the cache or `positions_max`, a cache of another shape; nothing was run. Stale: a weight or an activation
+    /// beyond the cache or `positions_max`, a cache of another shape; nothing was run. NotFinite: a weight or an activation
     /// was no number, the logits are void. Ended: the team was cancelled.
     [[nodiscard]] Status run(const Pass& pass) noexcept;
 
