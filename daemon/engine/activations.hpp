@@ -1,5 +1,5 @@
 // Activations for integer kernels: int8 codes per token and per 32 of K, each group with its scale and the sum of its
-// codes (for zero points and minima). One 40-byte record keeps what a kernel needs of a group in one stream.
+// codes by halves (for zero points and minima). One 40-byte record keeps what a kernel needs of a group in one stream.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace perceptd::engine {
 struct ActivationGroup {
     std::int8_t codes[kGroupSize];
     float scale;
-    std::int32_t code_sum;
+    std::int16_t half_sums[2];  ///< of codes 0..15 and 16..31; two int16 so that one multiply-add applies a zero point
 };
 static_assert(sizeof(ActivationGroup) == 40);
 

@@ -38,7 +38,6 @@ struct AttentionTask {
     std::size_t visible_count = 0;   ///< not 0: every query sees exactly slots [0, visible_count) (encoders)
     std::size_t window = 0;          ///< not 0: only the last `window` positions are seen
     float score_scale = 1.0F;
-    float soft_cap = 0.0F;  ///< must be 0: reserved
     KvView kv;
     const TreePaths* tree = nullptr;
 };
