@@ -8,7 +8,7 @@
 namespace perceptd::graph {
 namespace {
 
-constexpr std::uint64_t kGroup = 32;
+constexpr std::uint32_t kGroup = 32;
 constexpr std::uint64_t kAccumulatorBytes = 4;
 
 std::uint64_t tiles(std::uint64_t whole, std::uint64_t tile) noexcept {
@@ -101,7 +101,8 @@ LinearShape gate_up_of(const FeedForwardShape& shape) noexcept {
             .outer_width = 2 * shape.ffn_width,
             .weight_row_bytes = shape.hidden_width / kGroup * shape.weight_group_bytes,
             .input_row_bytes = shape.hidden_width / kGroup * shape.activation_group_bytes,
-            .output_row_bytes = shape.ffn_width / kGroup * shape.activation_group_bytes};
+            .output_row_bytes = shape.ffn_width / kGroup * shape.activation_group_bytes,
+            .row_unit = 2 * kGroup};
 }
 
 LinearShape down_of(const FeedForwardShape& shape) noexcept {
@@ -110,7 +111,8 @@ LinearShape down_of(const FeedForwardShape& shape) noexcept {
             .outer_width = shape.hidden_width,
             .weight_row_bytes = shape.ffn_width / kGroup * shape.weight_group_bytes,
             .input_row_bytes = shape.ffn_width / kGroup * shape.activation_group_bytes,
-            .output_row_bytes = shape.hidden_width / kGroup * shape.activation_group_bytes};
+            .output_row_bytes = shape.hidden_width / kGroup * shape.activation_group_bytes,
+            .row_unit = kGroup};
 }
 
 TileCost cost_of_fused(const FeedForwardShape& shape, std::uint32_t token_tile, std::uint32_t ffn_tile) noexcept {
@@ -125,7 +127,7 @@ TileCost cost_of_fused(const FeedForwardShape& shape, std::uint32_t token_tile, 
     const std::uint64_t weight_tile_bytes = 3 * hidden_groups * tile_groups * kGroup * shape.weight_group_bytes;
     TileCost cost;
     cost.dram_bytes = 2 * row_bytes * shape.tokens + token_tiles * weight_bytes;
-    cost.dma_count = token_tiles * (2 + 3 * ffn_tiles);
+    cost.dma_count = token_tiles * (2 + 2 * ffn_tiles);  // gate and up lie together
     cost.footprint_bytes = token_tile * (row_bytes + kAccumulatorBytes * shape.hidden_width) + 2 * weight_tile_bytes +
                            token_tile * (2 * kAccumulatorBytes * ffn_tile + tile_groups * shape.activation_group_bytes);
     cost.macs = std::uint64_t{3} * shape.tokens * shape.hidden_width * shape.ffn_width;
@@ -172,11 +174,14 @@ TileCost cost_of_unfused(const AttentionTileShape& shape, std::uint32_t query_ti
 
 std::optional<LinearTiling> plan_linear(const LinearShape& shape, const TileMachine& machine) {
     check_machine(machine);
-    require(shape.tokens > 0 && shape.inner_width > 0 && shape.outer_width > 0, "tile plan: no size may be zero");
+    require(shape.tokens > 0 && shape.inner_width > 0 && shape.outer_width > 0 && shape.row_unit > 0,
+            "tile plan: no size may be zero");
+    require(shape.outer_width % shape.row_unit == 0, "tile plan: rows must be whole units");
     std::optional<LinearTiling> best;
-    const std::vector<std::uint32_t> row_sizes = tile_sizes(shape.outer_width);
+    const std::vector<std::uint32_t> row_units = tile_sizes(shape.outer_width / shape.row_unit);
     for (const std::uint32_t token_tile : tile_sizes(shape.tokens)) {
-        for (const std::uint32_t row_tile : row_sizes) {
+        for (const std::uint32_t units : row_units) {
+            const std::uint32_t row_tile = units * shape.row_unit;
             for (const LoopOrder order : {LoopOrder::TokenOuter, LoopOrder::WeightOuter}) {
                 offer(best, {order, token_tile, row_tile, cost_of(shape, order, token_tile, row_tile)}, machine);
             }

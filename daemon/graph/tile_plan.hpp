@@ -32,6 +32,7 @@ struct LinearShape {
     std::uint64_t weight_row_bytes = 0;  ///< one row of the matrix: inner_width weights
     std::uint64_t input_row_bytes = 0;
     std::uint64_t output_row_bytes = 0;  ///< of `outer_width` elements
+    std::uint32_t row_unit = 1;          ///< rows that must stay in one tile: a group of a quantized result
 };
 
 /// The queries of one key-value head against its cache.
@@ -67,7 +68,7 @@ struct FeedForwardTiling {
     bool fused = false;
     std::uint32_t token_tile = 1;  ///< fused
     std::uint32_t ffn_tile = 32;   ///< fused; a multiple of 32
-    LinearTiling gate_up;          ///< unfused: gate and up as one matrix of 2 x ffn rows
+    LinearTiling gate_up;          ///< unfused: one matrix of 2 x ffn rows, 32 of gate and 32 of up in turn
     LinearTiling down;             ///< unfused
     TileCost cost;
 };

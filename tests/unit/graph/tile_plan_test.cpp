@@ -60,9 +60,7 @@ DmaCounter run_fused(const FeedForwardShape& shape, std::uint32_t token_tile, st
         dma.move(tokens * row_bytes);
         for (std::uint32_t ffn = 0; ffn < shape.ffn_width; ffn += ffn_tile) {
             const std::uint64_t width = std::min(ffn_tile, shape.ffn_width - ffn);
-            for (int matrix = 0; matrix < 2; ++matrix) {
-                dma.move(width * (shape.hidden_width / 32) * shape.weight_group_bytes);
-            }
+            dma.move(2 * width * (shape.hidden_width / 32) * shape.weight_group_bytes);  // gate and up
             dma.move(shape.hidden_width * (width / 32) * shape.weight_group_bytes);
         }
         dma.move(tokens * row_bytes);
@@ -119,7 +117,7 @@ TEST_CASE("the planner finds what brute force finds") {
             const auto least_linear = [&](const LinearShape& linear) {
                 std::optional<std::uint64_t> found;
                 for (std::uint32_t t = 1; t <= linear.tokens; ++t) {
-                    for (std::uint32_t n = 1; n <= linear.outer_width; ++n) {
+                    for (std::uint32_t n = linear.row_unit; n <= linear.outer_width; n += linear.row_unit) {
                         for (const LoopOrder order : {LoopOrder::TokenOuter, LoopOrder::WeightOuter}) {
                             const TileCost cost = cost_of(linear, order, t, n);
                             if (cost.footprint_bytes <= tcm && (!found || cost.dram_bytes < *found)) {
