@@ -7,8 +7,8 @@
 namespace perceptd::model {
 void TextStream::take(TokenId id) {
     if (!vocabulary_->contains(id)) {
-        throw Error(ErrorCode::InvalidArgument,
-                    "token " + std::to_string(id) + " is not one of the vocabulary's " + std::to_string(vocabulary_->size()));
+        throw Error(ErrorCode::InvalidArgument, "token " + std::to_string(id) + " is not one of the vocabulary's " +
+                                                    std::to_string(vocabulary_->size()));
     }
     const TokenKind kind = vocabulary_->kind_of(id);
     std::string_view bytes = vocabulary_->bytes_of(id);
