@@ -1,5 +1,6 @@
 // Activations for integer kernels: int8 codes per token and per 32 of K, each group with its scale and the sum of its
-// codes by halves (for zero points and minima; times -8, what Q4_0 adds as it is). One 40-byte record keeps what a kernel needs of a group in one stream.
+// codes by halves (for zero points and minima; times -8, what Q4_0 adds as it is). One 40-byte record keeps what a
+// kernel needs of a group in one stream.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,6 @@ struct Lanes {
     static F max(F a, F b) { return _mm256_max_ps(a, b); }  ///< a > b ? a : b
     static F min(F a, F b) { return _mm256_min_ps(a, b); }  ///< a < b ? a : b
     static F abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a); }
-    static F negate(F a) { return _mm256_xor_ps(_mm256_set1_ps(-0.0F), a); }
     /// a < b ? x : y
     static F select_less(F a, F b, F x, F y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
     static bool any_nan(F a) { return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0; }
@@ -62,11 +61,20 @@ struct Lanes {
     static I load_i8(const std::byte* p) {
         return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     }
-    /// Rounds to nearest even and stores 8 bytes; values within -127..127.
+    /// To nearest even; |a| below 2^22.
     static I round(F a) { return _mm256_cvtps_epi32(a); }
-    static void store_i8(std::int8_t* p, I a) {
-        const __m256i words = _mm256_packs_epi32(a, a);
-        const __m256i bytes = _mm256_packs_epi16(words, words);
+    /// Stores 32 values within -127..127 as bytes in the order of place_in_group().
+    static void store_group(std::int8_t* p, I a, I b, I c, I d) {
+        const I low = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+        const I high = _mm256_permute4x64_epi64(_mm256_packs_epi32(c, d), 0xD8);
+        const I order = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, 0, 1, 8, 9, 2, 3, 10, 11,
+                                         4, 5, 12, 13, 6, 7, 14, 15);
+        const I bytes = _mm256_shuffle_epi8(_mm256_packs_epi16(low, high), order);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
+    }
+    /// Stores 8 values within -127..127 as bytes.
+    static void store_i8(std::byte* p, I a) {
+        const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, a), a);
         const auto low = static_cast<std::uint32_t>(_mm256_cvtsi256_si32(bytes));
         const auto high = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 4));
         __builtin_memcpy(p, &low, 4);

@@ -96,14 +96,14 @@ inline __attribute__((always_inline)) void add_group(const std::byte* codes, con
         Lanes::dot8<Columns>(codes, columns, sums);
         const F scale = group.scale();
 #pragma GCC unroll 8
-       for (int c = 0; c < Columns; ++c) {
+        for (int c = 0; c < Columns; ++c) {
             acc[c] = Lanes::fma(Lanes::mul(scale, Lanes::set1(a[c]->scale)), Lanes::to_float(sums[c]), acc[c]);
         }
     } else {
         const LoadedGroup<Kind> w(codes, group);
         // One column after the other: interleaving them would spill the accumulators.
 #pragma GCC unroll 8
-       for (int c = 0; c < Columns; ++c) {
+        for (int c = 0; c < Columns; ++c) {
             const F a_scale = Lanes::set1(a[c]->scale);
             acc[c] = Lanes::fma(Lanes::mul(w.scale, a_scale), Lanes::to_float(w.dot(*a[c])), acc[c]);
             if constexpr (GroupOf<Kind>::kHasMinimum) {
@@ -170,7 +170,7 @@ void float_block(const std::byte* block, std::size_t groups, const float* first,
         const F even_weights = load_eight<Kind>(block);
         const F odd_weights = load_eight<Kind>(block + kBytes);
 #pragma GCC unroll 8
-       for (int c = 0; c < Columns; ++c) {
+        for (int c = 0; c < Columns; ++c) {
             const float* x = first + static_cast<std::size_t>(c) * stride + k;
             acc[c] = Lanes::fma(even_weights, Lanes::set1(x[0]), acc[c]);
             odd[c] = Lanes::fma(odd_weights, Lanes::set1(x[1]), odd[c]);
