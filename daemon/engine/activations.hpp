@@ -1,5 +1,6 @@
 // Activations for integer kernels: int8 codes per token and per 32 of K, each group with its scale and the sum of its
-// codes by halves (for zero points and minima). One 40-byte record keeps what a kernel needs of a group in one stream.
+// codes by halves (for zero points and minima; times -8, what Q4_0 adds as it is). One 40-byte record keeps what a
+// kernel needs of a group in one stream.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,11 @@
 
 namespace perceptd::engine {
 
-/// value[i] ~ scale * codes[i]; codes in -127..127; scale = amax / 127, 0 for a group of zeros.
+/// value[k] ~ scale * codes[place_in_group(k)]; codes in -127..127; scale = amax / 127, 0 for a group of zeros.
 struct ActivationGroup {
     std::int8_t codes[kGroupSize];
     float scale;
-    std::int16_t half_sums[2];  ///< of codes 0..15 and 16..31; two int16 so that one multiply-add applies a zero point
+    std::int16_t minus_8_sums[2];  ///< -8 * sum of the codes of elements 0..15 and of 16..31
 };
 static_assert(sizeof(ActivationGroup) == 40);
 

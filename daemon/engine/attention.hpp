@@ -17,6 +17,7 @@
 namespace perceptd::engine {
 
 inline constexpr std::size_t kQueriesPerPiece = 16;
+inline constexpr std::size_t kMaxQueryGroup = 64;  ///< query heads per KV head
 
 /// The tail of the cache as a tree: positions below `base` are common to all queries (slot = position). Query i sits at
 /// position base + depths[i]; its ancestor at position base + j (itself included) is slots[i * stride + j].
@@ -42,6 +43,15 @@ struct AttentionTask {
     const TreePaths* tree = nullptr;
 };
 
+/// Positions [begin, end) that one query sees.
+struct VisibleRange {
+    std::size_t begin;
+    std::size_t end;
+};
+
+/// What query `token` of `task` sees.
+VisibleRange visible_range_of(const AttentionTask& task, std::size_t token) noexcept;
+
 struct AttentionPiece {
     const AttentionTask* task = nullptr;
     std::size_t kv_head = 0;
@@ -49,8 +59,8 @@ struct AttentionPiece {
     std::size_t token_end = 0;  ///< at most kQueriesPerPiece more
 };
 
-/// All workers call it; pieces (KV head x 16 tokens) are shared out. No barrier at its end. Counts KV bytes once per
-/// pass: rows 0 .. last visible, K and V, of the pieces that this worker took.
+/// All workers call it; pieces (KV head x 16 tokens) are shared out. No barrier at its end. Counts the KV rows
+/// that a piece sees once per piece.
 void attention(Worker& worker, const KernelTable& kernels, const AttentionTask& task) noexcept;
 
 }  // namespace perceptd::engine

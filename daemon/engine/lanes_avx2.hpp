@@ -30,11 +30,16 @@ struct Lanes {
     static F max(F a, F b) { return _mm256_max_ps(a, b); }  ///< a > b ? a : b
     static F min(F a, F b) { return _mm256_min_ps(a, b); }  ///< a < b ? a : b
     static F abs(F a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a); }
-    static F negate(F a) { return _mm256_xor_ps(_mm256_set1_ps(-0.0F), a); }
     /// a < b ? x : y
     static F select_less(F a, F b, F x, F y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
     static bool any_nan(F a) { return _mm256_movemask_ps(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)) != 0; }
     static float first(F a) { return _mm256_cvtss_f32(a); }
+
+    /// Ties `next` to `done` for the compiler's scheduler, so that loads through `next` come later; no instruction.
+    template <typename T>
+    static void keep_order(F& done, T*& next) {
+        asm("" : "+x"(done), "+r"(next));
+    }
 
     static I set1(std::int32_t v) { return _mm256_set1_epi32(v); }
     static I add(I a, I b) { return _mm256_add_epi32(a, b); }
@@ -56,11 +61,20 @@ struct Lanes {
     static I load_i8(const std::byte* p) {
         return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     }
-    /// Rounds to nearest even and stores 8 bytes; values within -127..127.
+    /// To nearest even; |a| below 2^22.
     static I round(F a) { return _mm256_cvtps_epi32(a); }
-    static void store_i8(std::int8_t* p, I a) {
-        const __m256i words = _mm256_packs_epi32(a, a);
-        const __m256i bytes = _mm256_packs_epi16(words, words);
+    /// Stores 32 values within -127..127 as bytes in the order of place_in_group().
+    static void store_group(std::int8_t* p, I a, I b, I c, I d) {
+        const I low = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
+        const I high = _mm256_permute4x64_epi64(_mm256_packs_epi32(c, d), 0xD8);
+        const I order = _mm256_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, 0, 1, 8, 9, 2, 3, 10, 11,
+                                         4, 5, 12, 13, 6, 7, 14, 15);
+        const I bytes = _mm256_shuffle_epi8(_mm256_packs_epi16(low, high), order);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bytes);
+    }
+    /// Stores 8 values within -127..127 as bytes.
+    static void store_i8(std::byte* p, I a) {
+        const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, a), a);
         const auto low = static_cast<std::uint32_t>(_mm256_cvtsi256_si32(bytes));
         const auto high = static_cast<std::uint32_t>(_mm256_extract_epi32(bytes, 4));
         __builtin_memcpy(p, &low, 4);
@@ -112,20 +126,23 @@ struct Lanes {
         __builtin_memcpy(&word, p, 4);
         return _mm256_set1_epi32(word);
     }
-    /// Per lane: words.low * halves[0] + words.high * halves[1].
-    static I half_dot(I words, const std::int16_t* halves) { return _mm256_madd_epi16(broadcast(halves), words); }
-    /// Two equal int16 in each lane, from small non-negative or signed lane values.
-    static I twin_words(I lanes) {
-        return _mm256_or_si256(_mm256_and_si256(lanes, set1(0xFFFF)), _mm256_slli_epi32(lanes, 16));
+    /// Per lane: halves[0] + halves[1].
+    static I sum_of_halves(const std::int16_t* halves) {
+        return _mm256_madd_epi16(broadcast(halves), _mm256_set1_epi16(1));
     }
+    /// Per lane the int16 pair (low, high); lane values must fit int16.
     static I join_words(I low, I high) {
         return _mm256_or_si256(_mm256_and_si256(low, set1(0xFFFF)), _mm256_slli_epi32(high, 16));
     }
 
-    /// One group of 4-bit (or 6-bit) codes of 8 rows, unpacked: quad j holds k = 4j .. 4j+3.
+    /// One group of 4-bit (or 6-bit) codes of 8 rows, unpacked; quad j as in weights.hpp.
     struct Quads {
         I q[8];
     };
+    struct Quad {
+        std::int8_t codes[4];
+    };
+    static const Quad& quad(const std::int8_t* a, int j) { return reinterpret_cast<const Quad*>(a)[j]; }
     static Quads load_nibbles(const std::byte* p) {
         Quads w;
         const I mask = _mm256_set1_epi8(0x0F);
@@ -152,24 +169,47 @@ struct Lanes {
         }
         return w;
     }
-    /// Exact: 8 products of 15 * 127 in each int16 half stay below 30480.
-    static I dot4(const Quads& w, const std::int8_t* a) {
-        I pairs = _mm256_maddubs_epi16(w.q[0], broadcast(a));
-#pragma GCC unroll 7
-        for (int j = 1; j < 8; ++j) {
-            pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w.q[j], broadcast(a + 4 * j)));
-        }
-        return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    /// `start` plus the products by int16 halves of a lane: 8 pairs, each at most 15 * 127 * 2, stay below 30480.
+    /// In assembly because compilers load all broadcasts first and then spill the weights: two registers are enough.
+    static I add_products(I start, const Quads& w, const std::int8_t* a) {
+        I product;
+        asm("vpbroadcastd %[a0], %[p]\n\tvpmaddubsw %[p], %[w0], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a1], %[p]\n\tvpmaddubsw %[p], %[w1], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a2], %[p]\n\tvpmaddubsw %[p], %[w2], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a3], %[p]\n\tvpmaddubsw %[p], %[w3], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a4], %[p]\n\tvpmaddubsw %[p], %[w4], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a5], %[p]\n\tvpmaddubsw %[p], %[w5], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a6], %[p]\n\tvpmaddubsw %[p], %[w6], %[p]\n\tvpaddw %[p], %[s], %[s]\n\t"
+            "vpbroadcastd %[a7], %[p]\n\tvpmaddubsw %[p], %[w7], %[p]\n\tvpaddw %[p], %[s], %[s]"
+            : [s] "+x"(start), [p] "=&x"(product)
+            : [a0] "m"(quad(a, 0)), [a1] "m"(quad(a, 1)), [a2] "m"(quad(a, 2)), [a3] "m"(quad(a, 3)),
+              [a4] "m"(quad(a, 4)), [a5] "m"(quad(a, 5)), [a6] "m"(quad(a, 6)), [a7] "m"(quad(a, 7)), [w0] "x"(w.q[0]),
+              [w1] "x"(w.q[1]), [w2] "x"(w.q[2]), [w3] "x"(w.q[3]), [w4] "x"(w.q[4]), [w5] "x"(w.q[5]),
+              [w6] "x"(w.q[6]), [w7] "x"(w.q[7]));
+        return start;
     }
-    /// scale0 * (first 16) + scale1 * (last 16); two products of 63 * 127 twice stay below 32004 in an int16.
-    static I dot6(const Quads& w, I scale0, I scale1, const std::int8_t* a) {
+    static I dot4(const Quads& w, const std::int8_t* a) {
+        return _mm256_madd_epi16(add_products(_mm256_setzero_si256(), w, a), _mm256_set1_epi16(1));
+    }
+    /// Sum of (code - 8) * a. The int16 sums may wrap on their way; the result stays within 16256.
+    static I dot4_less_eight(const Quads& w, const std::int8_t* a, const std::int16_t* minus_8) {
+        return _mm256_madd_epi16(add_products(broadcast(minus_8), w, a), _mm256_set1_epi16(1));
+    }
+    /// Sum of (code - z) * a; `z` as pairs of equal int16. The result stays within 30480.
+    static I dot4_less(const Quads& w, I z, const std::int8_t* a, const std::int16_t* minus_8) {
+        const I start = _mm256_mullo_epi16(_mm256_srai_epi16(broadcast(minus_8), 3), z);
+        return _mm256_madd_epi16(add_products(start, w, a), _mm256_set1_epi16(1));
+    }
+    /// Sum of scale * (code - 32) * a, `scales` and `offsets` (4 * scale) as pairs of int16 for the two halves of the
+    /// group. Two pairs of products of 63 * 127 stay below 32004 in an int16.
+    static I dot6(const Quads& w, I scales, I offsets, const std::int8_t* a, const std::int16_t* minus_8) {
         const auto two = [&](int j) {
-            return _mm256_add_epi16(_mm256_maddubs_epi16(w.q[j], broadcast(a + 4 * j)),
-                                    _mm256_maddubs_epi16(w.q[j + 1], broadcast(a + 4 * j + 4)));
+            return _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w.q[j], broadcast(a + 4 * j)),
+                                                      _mm256_maddubs_epi16(w.q[j + 1], broadcast(a + 4 * j + 4))),
+                                     scales);
         };
-        const I low = _mm256_add_epi32(_mm256_madd_epi16(two(0), scale0), _mm256_madd_epi16(two(2), scale0));
-        const I high = _mm256_add_epi32(_mm256_madd_epi16(two(4), scale1), _mm256_madd_epi16(two(6), scale1));
-        return _mm256_add_epi32(low, high);
+        const I sums = _mm256_add_epi32(_mm256_add_epi32(two(0), two(2)), _mm256_add_epi32(two(4), two(6)));
+        return _mm256_add_epi32(sums, _mm256_madd_epi16(broadcast(minus_8), offsets));
     }
     /// Signed codes: |w| * sign(a, w) keeps a pair below 128 * 127 * 2 = 32512, so maddubs is exact.
     template <int Columns>

@@ -22,7 +22,7 @@ struct LinearRange {
 };
 
 template <WeightKind Kind, int Columns>
-void tile_of_tokens(const LinearRange& range, std::size_t token) {
+__attribute__((noinline)) void tile_of_tokens(const LinearRange& range, std::size_t token) {
     const std::size_t block_bytes = range.weights.row_block_bytes();
     for (std::size_t b = range.begin; b < range.end; ++b) {
         const std::byte* block = range.weights.data + b * block_bytes;
@@ -36,6 +36,7 @@ void tile_of_tokens(const LinearRange& range, std::size_t token) {
         }
         float* out = range.out + token * range.out_stride + (b - range.begin) * kRowsPerBlock;
         const std::size_t rows = range.weights.rows - b * kRowsPerBlock;
+#pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c, out += range.out_stride) {
             if (rows >= kRowsPerBlock) {
                 Lanes::store(out, acc[c]);

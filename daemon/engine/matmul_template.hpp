@@ -30,80 +30,89 @@ struct GroupOf {
             return Lanes::load_f16(header + kHalfVectorBytes * j);
         }
     }
+    /// The minimum / -8, for the factor of ActivationGroup::minus_8_sums.
     F minimum() const {
         if constexpr (Kind == WeightKind::Q4_1) {
-            return Lanes::load_f16(header + 64 + kHalfVectorBytes * j);
+            return Lanes::mul(Lanes::load_f16(header + 64 + kHalfVectorBytes * j), Lanes::set1(-0.125F));
         } else {
-            return Lanes::negate(
-                Lanes::mul(Lanes::load_f16(header + 16), Lanes::to_float(Lanes::load_u8(header + 96 + 8 * j))));
+            const F least = Lanes::mul(Lanes::load_f16(header + 16), Lanes::set1(0.125F));
+            return Lanes::mul(least, Lanes::to_float(Lanes::load_u8(header + 96 + 8 * j)));
         }
     }
-    /// Words that half_dot() turns into zero point * sum of codes.
-    I zero_point_words() const {
-        if constexpr (Kind == WeightKind::Q4_0) {
-            return Lanes::set1(0x00080008);
-        } else if constexpr (Kind == WeightKind::Int4G32) {
-            return Lanes::twin_words(Lanes::load_u8(header + 64 + 8 * j));
+    I zero_points() const {
+        const I z = Lanes::load_u8(header + (Kind == WeightKind::Int4G32 ? 64 + 8 * j : 16));
+        return Lanes::join_words(z, z);
+    }
+};
+
+/// What of a group is the same for all columns, kept in registers.
+template <WeightKind Kind>
+struct LoadedGroup {
+    Lanes::Quads quads;
+    I first;   ///< zero points, or scales of the two halves
+    I second;  ///< 4 * scales of the two halves
+    F scale;
+    F minimum;
+
+    LoadedGroup(const std::byte* codes, const GroupOf<Kind>& group) : scale(group.scale()) {
+        if constexpr (Kind == WeightKind::Q6_K) {
+            quads = Lanes::load_six_bits(codes, codes + 128);
+            const I low = Lanes::load_i8(group.header + 32 + 16 * group.j);
+            const I high = Lanes::load_i8(group.header + 40 + 16 * group.j);
+            first = Lanes::join_words(low, high);
+            second = Lanes::join_words(Lanes::shift_left<2>(low), Lanes::shift_left<2>(high));
         } else {
-            return Lanes::twin_words(Lanes::load_u8(header + 16));
+            quads = Lanes::load_nibbles(codes);
+            if constexpr (GroupOf<Kind>::kHasMinimum) {
+                minimum = group.minimum();
+            } else if constexpr (Kind != WeightKind::Q4_0) {
+                first = group.zero_points();
+            }
+        }
+    }
+    I dot(const ActivationGroup& a) const {
+        if constexpr (Kind == WeightKind::Q4_0) {
+            return Lanes::dot4_less_eight(quads, a.codes, a.minus_8_sums);
+        } else if constexpr (Kind == WeightKind::Q6_K) {
+            return Lanes::dot6(quads, first, second, a.codes, a.minus_8_sums);
+        } else if constexpr (GroupOf<Kind>::kHasMinimum) {
+            return Lanes::dot4(quads, a.codes);
+        } else {
+            return Lanes::dot4_less(quads, first, a.codes, a.minus_8_sums);
         }
     }
 };
 
 template <WeightKind Kind, int Columns>
-inline __attribute__((always_inline)) void group_sums(const std::byte* codes, const GroupOf<Kind>& group,
-                                                      const ActivationGroup* const (&a)[Columns], I (&sums)[Columns]) {
+inline __attribute__((always_inline)) void add_group(const std::byte* codes, const GroupOf<Kind>& group,
+                                                     const ActivationGroup* (&a)[Columns], F (&acc)[Columns]) {
     if constexpr (Kind == WeightKind::Q8_0) {
+        I sums[Columns];
         const std::int8_t* columns[Columns];
+#pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c) {
             columns[c] = a[c]->codes;
         }
         Lanes::dot8<Columns>(codes, columns, sums);
-    } else if constexpr (Kind == WeightKind::Q6_K) {
-        const Lanes::Quads w = Lanes::load_six_bits(codes, codes + 128);
-        const I scale0 = Lanes::load_i8(group.header + 32 + 16 * group.j);
-        const I scale1 = Lanes::load_i8(group.header + 40 + 16 * group.j);
-        const I twin0 = Lanes::twin_words(scale0);
-        const I twin1 = Lanes::twin_words(scale1);
-        const I offset = Lanes::join_words(Lanes::shift_left<5>(scale0), Lanes::shift_left<5>(scale1));
+        const F scale = group.scale();
 #pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c) {
-            sums[c] = Lanes::sub(Lanes::dot6(w, twin0, twin1, a[c]->codes), Lanes::half_dot(offset, a[c]->half_sums));
+            acc[c] = Lanes::fma(Lanes::mul(scale, Lanes::set1(a[c]->scale)), Lanes::to_float(sums[c]), acc[c]);
         }
     } else {
-        const Lanes::Quads w = Lanes::load_nibbles(codes);
-        if constexpr (GroupOf<Kind>::kHasMinimum) {
-#pragma GCC unroll 8
-            for (int c = 0; c < Columns; ++c) {
-                sums[c] = Lanes::dot4(w, a[c]->codes);
-            }
-        } else {
-            const I zero_point = group.zero_point_words();
-#pragma GCC unroll 8
-            for (int c = 0; c < Columns; ++c) {
-                sums[c] = Lanes::sub(Lanes::dot4(w, a[c]->codes), Lanes::half_dot(zero_point, a[c]->half_sums));
-            }
-        }
-    }
-}
-
-template <WeightKind Kind, int Columns>
-inline __attribute__((always_inline)) void add_group(const std::byte* codes, const GroupOf<Kind>& group,
-                                                     const ActivationGroup* const (&a)[Columns], F (&acc)[Columns]) {
-    I sums[Columns];
-    group_sums<Kind, Columns>(codes, group, a, sums);
-    const F scale = group.scale();
-#pragma GCC unroll 8
-    for (int c = 0; c < Columns; ++c) {
-        acc[c] = Lanes::fma(Lanes::mul(scale, Lanes::set1(a[c]->scale)), Lanes::to_float(sums[c]), acc[c]);
-    }
-    if constexpr (GroupOf<Kind>::kHasMinimum) {
-        const F minimum = group.minimum();
-        const I ones = Lanes::set1(0x00010001);
+        const LoadedGroup<Kind> w(codes, group);
+        // One column after the other: interleaving them would spill the accumulators.
 #pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c) {
-            const F code_sum = Lanes::to_float(Lanes::half_dot(ones, a[c]->half_sums));
-            acc[c] = Lanes::fma(Lanes::mul(minimum, Lanes::set1(a[c]->scale)), code_sum, acc[c]);
+            const F a_scale = Lanes::set1(a[c]->scale);
+            acc[c] = Lanes::fma(Lanes::mul(w.scale, a_scale), Lanes::to_float(w.dot(*a[c])), acc[c]);
+            if constexpr (GroupOf<Kind>::kHasMinimum) {
+                const F code_sum = Lanes::to_float(Lanes::sum_of_halves(a[c]->minus_8_sums));
+                acc[c] = Lanes::fma(Lanes::mul(w.minimum, a_scale), code_sum, acc[c]);
+            }
+            if (c + 1 < Columns) {
+                Lanes::keep_order(acc[c], a[c + 1]);
+            }
         }
     }
 }
@@ -114,6 +123,7 @@ void integer_block(const std::byte* block, std::size_t groups, const ActivationG
                    F (&acc)[Columns]) {
     constexpr ChunkShape shape = chunk_shape_of(Kind);
     const ActivationGroup* a[Columns];
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
         a[c] = first + static_cast<std::size_t>(c) * stride;
         acc[c] = Lanes::zero();
@@ -123,6 +133,7 @@ void integer_block(const std::byte* block, std::size_t groups, const ActivationG
         for (std::size_t j = 0; j < here; ++j) {
             add_group<Kind, Columns>(block + shape.header_bytes + j * shape.group_bytes, GroupOf<Kind>{block, j}, a,
                                      acc);
+#pragma GCC unroll 8
             for (int c = 0; c < Columns; ++c) {
                 ++a[c];
             }
@@ -150,6 +161,7 @@ void float_block(const std::byte* block, std::size_t groups, const float* first,
                  F (&acc)[Columns]) {
     constexpr std::size_t kBytes = chunk_shape_of(Kind).group_bytes / kGroupSize;
     F odd[Columns];
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
         acc[c] = Lanes::zero();
         odd[c] = Lanes::zero();
@@ -164,6 +176,7 @@ void float_block(const std::byte* block, std::size_t groups, const float* first,
             odd[c] = Lanes::fma(odd_weights, Lanes::set1(x[1]), odd[c]);
         }
     }
+#pragma GCC unroll 8
     for (int c = 0; c < Columns; ++c) {
         acc[c] = Lanes::add(acc[c], odd[c]);
         if constexpr (Kind == WeightKind::Fp8E4m3 || Kind == WeightKind::Fp8E5m2) {

@@ -1,5 +1,8 @@
-// Weights as the kernels read them: 8 output rows side by side ("row block"), 4 consecutive k of each row in one
-// 32-byte vector, so that a vector lane is a row and no horizontal sum exists. This file is the layout's definition.
+// Weights as the kernels read them: 8 output rows side by side ("row block"), 4 codes of each row in one 32-byte
+// vector, so that a vector lane is a row and no horizontal sum exists. This file is the layout's definition. Within a
+// group of 32, quad j (0..7) of a row is k = 2j, 2j+1, 16+2j, 17+2j: its two int16 halves belong to the two halves of
+// the group, so scales per 16 and zero points are applied by one 16-bit operation for both halves. Activation codes
+// have the same order. 4-bit codes: byte b of vector j holds quad j (low) and quad j+4 (high nibble).
 //
 // A row block holds K/32 groups, several groups to a "chunk": first the chunk's scales, then the codes. Chunks are
 // multiples of 32 bytes, for Q4_0 and Q8_0 whole cache lines, so that no vector load crosses a line.
@@ -18,6 +21,11 @@ inline constexpr std::uint32_t kWeightLayoutVersion = 1;
 inline constexpr std::size_t kRowsPerBlock = 8;
 inline constexpr std::size_t kGroupSize = 32;
 inline constexpr std::size_t kWeightAlignmentBytes = 64;
+
+/// Where element k (0..31) of a group lies among its 32 codes: 4 * quad + place in the quad.
+constexpr std::size_t place_in_group(std::size_t k) noexcept {
+    return k % 16 / 2 * 4 + k / 16 * 2 + k % 2;
+}
 
 /// Numbers are part of cache files: append only.
 enum class WeightKind : std::uint8_t {

@@ -43,6 +43,10 @@ public:
 private:
     friend class WorkerTeam;
     std::atomic<std::size_t>& next_loop() noexcept;
+    void begin_pass() noexcept {
+        ++pass_;
+        cancelled_ = false;
+    }
     static std::size_t take(std::atomic<std::size_t>& next) noexcept {
         return next.fetch_add(1, std::memory_order_relaxed);
     }
@@ -51,6 +55,7 @@ private:
     std::size_t index_ = 0;
     std::size_t loop_ = 0;     ///< loops met since the last barrier
     std::uint32_t phase_ = 0;  ///< barriers met in all
+    std::uint32_t pass_ = 0;
     bool cancelled_ = false;
 };
 

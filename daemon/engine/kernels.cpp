@@ -1,0 +1,96 @@
+#include "engine/kernels.hpp"
+
+#include <cstdlib>
+#include <string>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include "base/error.hpp"
+#include "engine/kernel_tables.hpp"
+
+namespace perceptd::engine {
+namespace {
+
+const KernelTable* compiled_table(InstructionSet set) noexcept {
+    switch (set) {
+        case InstructionSet::Portable: return &kPortableKernels;
+        case InstructionSet::Avx2:
+#if defined(__x86_64__)
+            return &kAvx2Kernels;
+#else
+            return nullptr;
+#endif
+        case InstructionSet::Neon:
+#if defined(__aarch64__)
+            return &kNeonKernels;
+#else
+            return nullptr;
+#endif
+    }
+    return nullptr;
+}
+
+bool processor_has(InstructionSet set) noexcept {
+    switch (set) {
+        case InstructionSet::Portable: return true;
+        case InstructionSet::Avx2:
+#if defined(__x86_64__)
+            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+#else
+            return false;
+#endif
+        case InstructionSet::Neon:
+#if defined(__aarch64__)
+            return (::getauxval(AT_HWCAP) & (1UL << 20U)) != 0;  // HWCAP_ASIMDDP
+#else
+            return false;
+#endif
+    }
+    return false;
+}
+
+}  // namespace
+
+std::optional<InstructionSet> instruction_set_of(std::string_view name) noexcept {
+    for (const InstructionSet set : {InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Neon}) {
+        if (name == name_of(set)) {
+            return set;
+        }
+    }
+    return std::nullopt;
+}
+
+bool is_available(InstructionSet set) noexcept {
+    return compiled_table(set) != nullptr && processor_has(set);
+}
+
+InstructionSet chosen_instruction_set() {
+    const char* forced = std::getenv("PERCEPTD_INSTRUCTION_SET");
+    if (forced != nullptr && *forced != '\0') {
+        const std::optional<InstructionSet> set = instruction_set_of(forced);
+        if (!set.has_value() || !is_available(*set)) {
+            throw Error(ErrorCode::InvalidConfiguration,
+                        "PERCEPTD_INSTRUCTION_SET is \"" + std::string(forced) +
+                            "\", which is not available here; use portable, avx2 (x86-64), neon (AArch64) or unset it");
+        }
+        return *set;
+    }
+    for (const InstructionSet set : {InstructionSet::Avx2, InstructionSet::Neon}) {
+        if (is_available(set)) {
+            return set;
+        }
+    }
+    return InstructionSet::Portable;
+}
+
+const KernelTable& kernels_of(InstructionSet set) {
+    if (!is_available(set)) {
+        throw Error(ErrorCode::Unsupported, "the instruction set " + std::string(name_of(set)) +
+                                                " is not available on this processor or in this build");
+    }
+    return *compiled_table(set);
+}
+
+}  // namespace perceptd::engine
