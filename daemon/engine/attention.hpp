@@ -13,11 +13,12 @@
 #include "engine/kernels.hpp"
 #include "engine/kv_pages.hpp"
 #include "engine/worker_team.hpp"
+#include "graph/traffic.hpp"
 
 namespace perceptd::engine {
 
-inline constexpr std::size_t kQueriesPerPiece = 16;
-inline constexpr std::size_t kMaxQueryGroup = 64;  ///< query heads per KV head
+inline constexpr std::size_t kQueriesPerPiece = graph::kAttentionQueryTile;  // what the planner predicts by
+inline constexpr std::size_t kMaxQueryGroup = 64;                            ///< query heads per KV head
 
 /// The tail of the cache as a tree: positions below `base` are common to all queries (slot = position). Query i sits at
 /// position base + depths[i]; its ancestor at position base + j (itself included) is slots[i * stride + j].

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "model/digest.hpp"
-#include "model/model_file.hpp"
 
 namespace perceptd::engine {
 
@@ -54,15 +53,15 @@ DecoderRuntime DecoderRuntime::load(const std::string& path, WorkerTeam& team, c
                          options.kv_format};
     const PackedDecoder& weights = *runtime.weights_;
     const graph::Graph graph = graph::fuse(
-        graph::build_decoder(decoder_shape_of(decoder.config),
-                             [&](std::string_view name, std::uint32_t, std::uint32_t) { return weights.form_of(name); }),
+        graph::build_decoder(decoder_shape_of(decoder.config), [&](std::string_view name, std::uint32_t,
+                                                                   std::uint32_t) { return weights.form_of(name); }),
         options.fusion);
     const std::uint32_t positions_max = std::min(options.positions_max, decoder.config.context_tokens);
     graph::PassLimits limits = options.limits;
     limits.positions_max = positions_max;  // room for scores is planned only where a node writes them
-    runtime.executor_ =
-        std::make_unique<Executor>(graph, decoder.config, weights, team,
-                                   ExecutorOptions{.limits = limits, .kv = runtime.kv_shape_, .positions_max = positions_max});
+    runtime.executor_ = std::make_unique<Executor>(
+        graph, decoder.config, weights, team,
+        ExecutorOptions{.limits = limits, .kv = runtime.kv_shape_, .positions_max = positions_max});
     return runtime;
 }
 

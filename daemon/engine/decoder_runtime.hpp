@@ -9,6 +9,7 @@
 #include "engine/packed_decoder.hpp"
 #include "graph/fuse.hpp"
 #include "model/decoder_config.hpp"
+#include "model/model_file.hpp"
 
 namespace perceptd::engine {
 
@@ -35,8 +36,8 @@ enum class WeightOrigin : std::uint8_t {
 /// Move-only. Thread-bound like its executor.
 class DecoderRuntime {
 public:
-    /// Reads a GGUF file. Throws Error that says what is wrong with the file, std::system_error from the system. A cache
-    /// that cannot be written costs the next start some time and is told by origin() and cache_fault().
+    /// Reads a GGUF file. Throws Error that says what is wrong with the file, std::system_error from the system. A
+    /// cache that cannot be written costs the next start some time and is told by origin() and cache_fault().
     [[nodiscard]] static DecoderRuntime load(const std::string& path, WorkerTeam& team, const DecoderOptions& options);
 
     [[nodiscard]] Executor& executor() noexcept { return *executor_; }

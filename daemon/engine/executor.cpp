@@ -178,8 +178,8 @@ void Executor::place_barriers() {
     std::vector<Access> phase;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const Access access = access_of(graph_.nodes[i], plan_);
-        const bool conflict = std::any_of(phase.begin(), phase.end(),
-                                          [&](const Access& earlier) { return earlier.conflicts(access); });
+        const bool conflict =
+            std::any_of(phase.begin(), phase.end(), [&](const Access& earlier) { return earlier.conflicts(access); });
         if (i > 0 && (conflict || phase.size() >= kStepsPerPhase)) {
             steps_[i].barrier_before = true;
             phase.clear();
@@ -199,8 +199,8 @@ bool Executor::accepts(const Pass& pass) const noexcept {
         return false;
     }
     const std::size_t end = std::size_t{pass.first_position} + tokens;
-    const bool unfused = std::any_of(steps_.begin(), steps_.end(),
-                                     [](const Step& step) { return step.kind == OpKind::Scores; });
+    const bool unfused =
+        std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.kind == OpKind::Scores; });
     if (end > pass.kv.capacity() || end > options_.positions_max ||
         (unfused && (pass.tree != nullptr || end > options_.limits.positions_max))) {
         return false;
@@ -217,10 +217,10 @@ bool Executor::accepts(const Pass& pass) const noexcept {
     }
     return std::all_of(pass.token_ids.begin(), pass.token_ids.end(),
                        [&](std::uint32_t id) {
-                           return id < graph_.vocabulary_size || (id == kSoftToken && pass.embeddings.values != nullptr);
+                           return id < graph_.vocabulary_size ||
+                                  (id == kSoftToken && pass.embeddings.values != nullptr);
                        }) &&
-           std::all_of(pass.logit_rows.begin(), pass.logit_rows.end(),
-                       [&](std::uint32_t row) { return row < tokens; });
+           std::all_of(pass.logit_rows.begin(), pass.logit_rows.end(), [&](std::uint32_t row) { return row < tokens; });
 }
 
 Status Executor::run(const Pass& pass) noexcept {

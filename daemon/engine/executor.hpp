@@ -28,13 +28,13 @@ inline constexpr std::uint32_t kSoftToken = 0xFFFFFFFF;
 
 /// One pass. All spans are borrowed for the call.
 struct Pass {
-    std::span<const std::uint32_t> token_ids;  ///< ids below the vocabulary size, or kSoftToken
-    FloatView embeddings;                      ///< one row of hidden_width floats per soft token, in order
-    std::uint32_t first_position = 0;          ///< position of token 0; the cache holds all before it
-    std::span<const std::uint32_t> logit_rows; ///< token indices whose logits are wanted, ascending
+    std::span<const std::uint32_t> token_ids;   ///< ids below the vocabulary size, or kSoftToken
+    FloatView embeddings;                       ///< one row of hidden_width floats per soft token, in order
+    std::uint32_t first_position = 0;           ///< position of token 0; the cache holds all before it
+    std::span<const std::uint32_t> logit_rows;  ///< token indices whose logits are wanted, ascending
     KvView kv;
-    const TreePaths* tree = nullptr;           ///< a tree of drafts instead of a chain; base == first_position
-    const std::uint32_t* tree_slots = nullptr; ///< per token, with a tree: where its key and value go
+    const TreePaths* tree = nullptr;            ///< a tree of drafts instead of a chain; base == first_position
+    const std::uint32_t* tree_slots = nullptr;  ///< per token, with a tree: where its key and value go
 };
 
 struct ExecutorOptions {
@@ -54,8 +54,8 @@ public:
     Executor& operator=(const Executor&) = delete;
 
     /// Real-time: no allocation, no lock. Invalid: too many tokens or rows, an id beyond the vocabulary, a position
-    /// beyond the cache or `positions_max`, a cache of another shape; nothing was run. NotFinite: a weight or an activation
-    /// was no number, the logits are void. Ended: the team was cancelled.
+    /// beyond the cache or `positions_max`, a cache of another shape; nothing was run. NotFinite: a weight or an
+    /// activation was no number, the logits are void. Ended: the team was cancelled.
     [[nodiscard]] Status run(const Pass& pass) noexcept;
 
     /// Logits of the last good run, one row of vocabulary_size per wanted row.

@@ -1,6 +1,6 @@
 // Anonymous memory on 2 MiB pages where the kernel grants them: a pass walks hundreds of megabytes of weights, and with
-// 4 KiB pages a part of the time goes into translation. Owns its mapping. Never swaps pages in on a hot path: prefault()
-// touches all of it.
+// 4 KiB pages a part of the time goes into translation. Owns its mapping. Never swaps pages in on a hot path:
+// prefault() touches all of it.
 #pragma once
 
 #include <cstddef>

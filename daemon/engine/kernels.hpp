@@ -4,7 +4,7 @@
 // Order of float operations (the definition; the portable table spells it in plain C++):
 //   integer kinds   for each group of 32 ascending: acc = fma(s_w * s_a, float(exact int32 sum), acc);
 //                   kinds with a minimum then: acc = fma((min_w / -8) * s_a, float(-8 * sum of codes), acc)
-//   float kinds     two chains, even and odd k, each fma ascending; even + odd; times tensor_scale (FP8 only)
+//   float kinds     two chains, even and odd k, each fma ascending; even + odd; times the row's scale (FP8 only)
 //   reductions      lane i of 8 takes elements i, i+8, ...; then ((0+4)+(1+5)) + ((2+6)+(3+7))
 // A NaN's sign and payload are unspecified: NaN is reported by the kernels that meet input, never computed with.
 // Lanes are rows, not pieces of K: a product never needs a horizontal sum, and tails of rows cost nothing.

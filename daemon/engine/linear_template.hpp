@@ -26,13 +26,16 @@ __attribute__((noinline)) void tile_of_tokens(const LinearRange& range, std::siz
     const std::size_t block_bytes = range.weights.row_block_bytes();
     for (std::size_t b = range.begin; b < range.end; ++b) {
         const std::byte* block = range.weights.data + b * block_bytes;
+        [[maybe_unused]] const float* scales =
+            range.weights.row_scales == nullptr ? nullptr : range.weights.row_scales + b * kRowsPerBlock;
         F acc[Columns];
         if constexpr (is_integer(Kind)) {
             integer_block<Kind, Columns>(block, range.weights.groups(), range.input.codes.row(token),
                                          range.input.codes.row_stride, acc);
         } else {
             float_block<Kind, Columns>(block, range.weights.groups(), range.input.floats.row(token),
-                                       range.input.floats.row_stride, range.weights.tensor_scale, acc);
+                                       range.input.floats.row_stride, range.weights.row_scales + b * kRowsPerBlock,
+                                       acc);
         }
         float* out = range.out + token * range.out_stride + (b - range.begin) * kRowsPerBlock;
         const std::size_t rows = range.weights.rows - b * kRowsPerBlock;

@@ -157,8 +157,8 @@ inline __attribute__((always_inline)) F load_eight(const std::byte* p) {
 }
 
 template <WeightKind Kind, int Columns>
-void float_block(const std::byte* block, std::size_t groups, const float* first, std::size_t stride, float tensor_scale,
-                 F (&acc)[Columns]) {
+void float_block(const std::byte* block, std::size_t groups, const float* first, std::size_t stride,
+                 const float* row_scales, F (&acc)[Columns]) {
     constexpr std::size_t kBytes = chunk_shape_of(Kind).group_bytes / kGroupSize;
     F odd[Columns];
 #pragma GCC unroll 8
@@ -180,7 +180,7 @@ void float_block(const std::byte* block, std::size_t groups, const float* first,
     for (int c = 0; c < Columns; ++c) {
         acc[c] = Lanes::add(acc[c], odd[c]);
         if constexpr (Kind == WeightKind::Fp8E4m3 || Kind == WeightKind::Fp8E5m2) {
-            acc[c] = Lanes::mul(acc[c], Lanes::set1(tensor_scale));
+            acc[c] = Lanes::mul(acc[c], Lanes::load(row_scales));
         }
     }
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "engine/number_formats.hpp"
+#include "model/int4.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -44,8 +45,8 @@ constexpr SourceShape source_shape_of(WeightKind kind) noexcept {
         case WeightKind::Q4_K: return {256, 144};
         case WeightKind::Q6_K: return {256, 210};
         case WeightKind::Q8_0: return {32, 34};
-        case WeightKind::Int4G32: return {32, 20};
-        case WeightKind::Int4G128: return {128, 68};
+        case WeightKind::Int4G32: return {32, 0};  // three planes, see int4.hpp of the model stage
+        case WeightKind::Int4G128: return {128, 0};
     }
     return {1, 0};
 }
@@ -111,12 +112,13 @@ void read_codes(WeightKind kind, const std::byte* row, std::size_t g, GroupCodes
         case WeightKind::Q4_K: return read_q4k(block, part, out);
         case WeightKind::Q6_K: return read_q6k(block, part, out);
         case WeightKind::Q8_0: std::memcpy(out.code, block + 2, kGroupSize); return;
-        default: return read_pairs(block + 4 + 16 * part, out);
+        default: return read_pairs(row + kGroupSize / 2 * g, out);
     }
 }
 
 /// Writes scales of group `g` of one row into its chunk's header; null or what is wrong.
-const char* pack_scales(WeightKind kind, const std::byte* source, std::size_t g, std::size_t row, std::byte* header) {
+const char* pack_scales(WeightKind kind, const std::byte* source, std::size_t columns, std::size_t g, std::size_t row,
+                        std::byte* header) {
     const SourceShape shape = source_shape_of(kind);
     const std::size_t per_block = shape.elements / kGroupSize;
     const std::byte* block = source + g / per_block * shape.bytes;
@@ -146,12 +148,12 @@ const char* pack_scales(WeightKind kind, const std::byte* source, std::size_t g,
             return put_f16(0, block + 208);
         case WeightKind::Int4G32:
         case WeightKind::Int4G128: {
-            if (byte_at(block, 2) > 15) {
-                return "a zero point is above 15";
-            }
+            const model::Int4Group group =
+                model::int4_group_of({source, source_row_bytes(kind, columns)}, columns, shape.elements, g / per_block);
             const bool per_group = kind == WeightKind::Int4G32;
-            header[(per_group ? 64 + 8 * j : 16) + row] = block[2];
-            return put_f16(per_group ? 16 * j : 0, block);
+            header[(per_group ? 64 + 8 * j : 16) + row] = std::byte{group.zero};
+            const std::uint16_t scale = f16_of(group.scale);
+            return put_f16(per_group ? 16 * j : 0, reinterpret_cast<const std::byte*>(&scale));
         }
         default: return put_f16(16 * j, block);
     }
@@ -191,7 +193,7 @@ PackFault pack_integer_block(const WeightView& shape, const std::byte* source, s
             if (row >= shape.rows) {
                 break;
             }
-            if (const char* fault = pack_scales(shape.kind, source + row * row_bytes, g, r, header)) {
+            if (const char* fault = pack_scales(shape.kind, source + row * row_bytes, shape.columns, g, r, header)) {
                 return {row, fault};
             }
             GroupCodes codes;
@@ -251,6 +253,9 @@ const char* shape_fault(const WeightView& shape, std::size_t source_bytes, std::
 
 std::size_t source_row_bytes(WeightKind kind, std::size_t columns) noexcept {
     const SourceShape shape = source_shape_of(kind);
+    if (shape.bytes == 0) {
+        return model::int4_row_bytes(columns, shape.elements);
+    }
     return columns / shape.elements * shape.bytes;
 }
 

@@ -12,8 +12,8 @@
 
 namespace perceptd::engine {
 
-/// Bytes of one row of `columns` in the source: the GGUF block formats of the kinds that have one; Int4 kinds: per
-/// group F16 scale, u8 zero point, pad u8, then codes two a byte (low nibble = even k).
+/// Bytes of one row of `columns` in the source: the GGUF block formats of the kinds that have one; Int4 kinds as in
+/// model/int4.hpp.
 std::size_t source_row_bytes(WeightKind kind, std::size_t columns) noexcept;
 
 /// What packing found wrong: the first bad row, and why. Empty reason: all is well.

@@ -39,13 +39,32 @@ CacheHeader header_of(const std::string& digest, std::size_t weight_count, std::
     return header;
 }
 
+WeightKind kind_of(model::Encoding encoding) noexcept {
+    switch (encoding) {
+        case model::Encoding::F32: return WeightKind::F32;
+        case model::Encoding::F16: return WeightKind::F16;
+        case model::Encoding::Bf16: return WeightKind::Bf16;
+        case model::Encoding::Q8_0: return WeightKind::Q8_0;
+        case model::Encoding::Q4_0: return WeightKind::Q4_0;
+        case model::Encoding::Q4_1: return WeightKind::Q4_1;
+        case model::Encoding::Q4_K: return WeightKind::Q4_K;
+        case model::Encoding::Q6_K: return WeightKind::Q6_K;
+        case model::Encoding::Int4G32: return WeightKind::Int4G32;
+        case model::Encoding::Int4G128: return WeightKind::Int4G128;
+        case model::Encoding::Fp8E4m3: return WeightKind::Fp8E4m3;
+        case model::Encoding::Fp8E5m2: return WeightKind::Fp8E5m2;
+    }
+    return WeightKind::F32;
+}
+
 /// All weights of a decoder, each once, in the order of the computation.
 std::vector<const model::WeightMatrix*> matrices_of(const model::Decoder& decoder) {
     std::vector<const model::WeightMatrix*> list{&decoder.token_embedding};
     for (const model::LayerWeights& layer : decoder.layers) {
         for (const model::WeightMatrix* const matrix :
              {&layer.attention_norm, &layer.query, &layer.key, &layer.value, &layer.query_bias, &layer.key_bias,
-              &layer.value_bias, &layer.attention_output, &layer.feed_forward_norm, &layer.gate, &layer.up, &layer.down}) {
+              &layer.value_bias, &layer.attention_output, &layer.feed_forward_norm, &layer.gate, &layer.up,
+              &layer.down}) {
             if (matrix->rows > 0) {
                 list.push_back(matrix);
             }
@@ -60,6 +79,23 @@ std::vector<const model::WeightMatrix*> matrices_of(const model::Decoder& decode
 
 bool is_vector(const model::WeightMatrix& matrix) noexcept {
     return matrix.rows == 1;
+}
+
+/// The scales of FP8 rows lie behind their matrix.
+std::size_t scale_bytes(const WeightView& matrix) noexcept {
+    const bool has_scales = matrix.kind == WeightKind::Fp8E4m3 || matrix.kind == WeightKind::Fp8E5m2;
+    return has_scales ? matrix.row_blocks() * kRowsPerBlock * sizeof(float) : 0;
+}
+
+void copy_scales(const model::WeightMatrix& matrix, std::byte* to) {
+    std::memcpy(to, matrix.row_scales.data(), matrix.row_scales.size());
+    for (std::size_t row = 0; row < matrix.row_scales.size() / sizeof(float); ++row) {
+        float scale = 0;
+        std::memcpy(&scale, to + row * sizeof(float), sizeof(scale));
+        if (!std::isfinite(scale)) {
+            throw Error(ErrorCode::InvalidArgument, "the scale of row " + std::to_string(row) + " is no number");
+        }
+    }
 }
 
 std::size_t aligned(std::size_t bytes) noexcept {
@@ -100,7 +136,8 @@ PackedDecoder::PackedDecoder(const model::Decoder& decoder) {
     for (const model::WeightMatrix* const matrix : matrices_of(decoder)) {
         PackedWeight weight{.name = std::string(matrix->name), .offset_bytes = size_bytes_};
         weight.matrix = {.kind = kind_of(matrix->encoding), .rows = matrix->rows, .columns = matrix->columns};
-        size_bytes_ += aligned(is_vector(*matrix) ? matrix->columns * sizeof(float) : weight.matrix.bytes());
+        size_bytes_ += aligned(is_vector(*matrix) ? matrix->columns * sizeof(float)
+                                                  : weight.matrix.bytes() + scale_bytes(weight.matrix));
         weights_.push_back(std::move(weight));
     }
     by_name_.resize(weights_.size());
@@ -116,6 +153,7 @@ void PackedDecoder::point_into(const std::byte* data) noexcept {
             weight.vector = reinterpret_cast<const float*>(place);
         } else {
             weight.matrix.data = place;
+            weight.matrix.row_scales = reinterpret_cast<const float*>(place + weight.matrix.bytes());
         }
     }
 }
@@ -137,6 +175,7 @@ PackedDecoder PackedDecoder::pack(const model::Decoder& decoder, WorkerTeam& tea
         }
         try {
             engine::pack(team, weight.matrix, matrices[i]->bytes, {place, weight.matrix.bytes()});
+            copy_scales(*matrices[i], place + weight.matrix.bytes());
         } catch (const Error& error) {
             throw Error(error.code(), "weight '" + weight.name + "': " + error.what());
         }
@@ -208,9 +247,9 @@ void PackedDecoder::write(const std::string& digest, const std::string& path) co
 }
 
 const PackedWeight* PackedDecoder::find(std::string_view name) const noexcept {
-    const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name, [&](std::uint32_t index, std::string_view n) {
-        return weights_[index].name < n;
-    });
+    const auto found =
+        std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                         [&](std::uint32_t index, std::string_view n) { return weights_[index].name < n; });
     return found != by_name_.end() && weights_[*found].name == name ? &weights_[*found] : nullptr;
 }
 

@@ -35,11 +35,11 @@ enum class WeightResidence : std::uint8_t {
 /// Move-only. Readable from any thread.
 class PackedDecoder {
 public:
-    /// Packs every weight of `decoder` on `team`. Throws Error(InvalidArgument) naming tensor, row and reason for weights
-    /// that are no numbers, std::system_error when memory is short.
+    /// Packs every weight of `decoder` on `team`. Throws Error(InvalidArgument) naming tensor, row and reason for
+    /// weights that are no numbers, std::system_error when memory is short.
     [[nodiscard]] static PackedDecoder pack(const model::Decoder& decoder, WorkerTeam& team);
-    /// Takes what pack() made of the same file out of `path`; nothing when there is none, or when it is of another layout,
-    /// file (`digest`), size or owner. Throws std::system_error when it is there but cannot be read.
+    /// Takes what pack() made of the same file out of `path`; nothing when there is none, or when it is of another
+    /// layout, file (`digest`), size or owner. Throws std::system_error when it is there but cannot be read.
     [[nodiscard]] static std::optional<PackedDecoder> read(const model::Decoder& decoder, const std::string& digest,
                                                            const std::string& path, WeightResidence residence);
     /// Writes a cache file for read(): complete under its name or not at all. Throws std::system_error (a full disk).

@@ -26,7 +26,8 @@ void embed(const Step& step, const StepContext& context, Worker& worker) noexcep
     worker.share(context.tokens, [&](std::size_t token) {
         const std::uint32_t id = pass.token_ids[token];
         if (id == kSoftToken) {
-            const auto before = std::count(pass.token_ids.begin(), pass.token_ids.begin() + static_cast<long>(token), id);
+            const auto before =
+                std::count(pass.token_ids.begin(), pass.token_ids.begin() + static_cast<long>(token), id);
             std::copy_n(pass.embeddings.row(static_cast<std::size_t>(before)), step.output.width, out.row(token));
             return;
         }
@@ -48,9 +49,8 @@ NormWeights norm_of(const Step& step) noexcept {
 }
 
 LinearInput input_of(const Operand& operand, std::size_t rows) noexcept {
-    return operand.format == Format::Q8
-               ? LinearInput{.codes = {operand.groups(), operand.stride}, .tokens = rows}
-               : LinearInput{.floats = operand.floats(), .tokens = rows};
+    return operand.format == Format::Q8 ? LinearInput{.codes = {operand.groups(), operand.stride}, .tokens = rows}
+                                        : LinearInput{.floats = operand.floats(), .tokens = rows};
 }
 
 /// The normalized input of a fused step, quantized where its weights want that.
@@ -62,8 +62,7 @@ LinearInput normalized(const Step& step, const StepContext& context, Worker& wor
     auto* const own = reinterpret_cast<float*>(context.worker_norm + worker.index() * context.worker_norm_bytes);
     LinearInput input{.tokens = context.tokens};
     if (quantized) {
-        ActivationGroup* const out =
-            each ? reinterpret_cast<ActivationGroup*>(own + width) : context.shared_groups;
+        ActivationGroup* const out = each ? reinterpret_cast<ActivationGroup*>(own + width) : context.shared_groups;
         const std::size_t stride = width / kGroupSize;
         normalize_quantize(worker, *context.kernels, placement, x.floats(), context.tokens, width, norm_of(step),
                            nullptr, own, out, stride, *context.fault);
@@ -89,8 +88,8 @@ void run_linear(const Step& step, const StepContext& context, Worker& worker) no
     if (step.kind == OpKind::LinearAdd) {
         epilogue.residual = step.inputs[1].floats();
     }
-    linear(worker, *context.kernels, step.weights[0].matrix, input_of(step.inputs[0], step.row_count(context)), epilogue,
-           step.output.floats());
+    linear(worker, *context.kernels, step.weights[0].matrix, input_of(step.inputs[0], step.row_count(context)),
+           epilogue, step.output.floats());
 }
 
 void run_qkv(const Step& step, const StepContext& context, Worker& worker) noexcept {
@@ -124,8 +123,8 @@ void run_gate_up(const Step& step, const StepContext& context, Worker& worker) n
 
 void quantize_rows(const Operand& from, const Operand& to, std::size_t rows, const StepContext& context,
                    Worker& worker) noexcept {
-    quantize(worker, *context.kernels, Placement::Shared, from.floats(), rows, from.width, nullptr, to.groups(), to.stride,
-             *context.fault);
+    quantize(worker, *context.kernels, Placement::Shared, from.floats(), rows, from.width, nullptr, to.groups(),
+             to.stride, *context.fault);
 }
 
 void run_attention(const Step& step, const StepContext& context, Worker& worker) noexcept {

@@ -11,8 +11,8 @@ namespace perceptd::engine {
 
 /// softmax(q k' * scale) v over all positions; q and out float rows of head_dim, keys and values F16 rows
 /// (element sizes 4 and 2). `scores`: query_rows x positions floats in DRAM, used by the unfused form.
-void run_attention(Tcm& tcm, const graph::AttentionTileShape& shape,
-                   const graph::AttentionTiling& tiling, float scale, const float* queries, const std::uint16_t* keys,
-                   const std::uint16_t* values, float* scores, float* out) noexcept;
+void run_attention(Tcm& tcm, const graph::AttentionTileShape& shape, const graph::AttentionTiling& tiling, float scale,
+                   const float* queries, const std::uint16_t* keys, const std::uint16_t* values, float* scores,
+                   float* out) noexcept;
 
 }  // namespace perceptd::engine

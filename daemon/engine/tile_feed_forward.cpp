@@ -25,9 +25,10 @@ float accumulate(float acc, const std::byte* block, const ActivationGroup& group
     const auto* const codes = reinterpret_cast<const std::uint8_t*>(block + sizeof(half));
     std::int32_t sum = 0;
     for (std::uint32_t i = 0; i < kGroup / 2; ++i) {
-        sum += (codes[i] & 0x0F) * group.codes[i] + (codes[i] >> 4) * group.codes[i + kGroup / 2];
+        sum += (codes[i] & 0x0F) * group.codes[place_in_group(i)] +
+               (codes[i] >> 4) * group.codes[place_in_group(i + kGroup / 2)];
     }
-    sum -= 8 * group.code_sum;
+    sum += group.minus_8_sums[0] + group.minus_8_sums[1];
     return std::fma(float_of_f16(half) * group.scale, static_cast<float>(sum), acc);
 }
 

@@ -19,9 +19,8 @@ template <typename Body>
 void each_head(const Operand& operand, const StepContext& context, Worker& worker, Body&& body) noexcept {
     const std::size_t heads = context.attention.query_heads;
     auto* const rows = reinterpret_cast<float*>(operand.data);
-    worker.share(context.tokens * heads, [&](std::size_t piece) {
-        body(piece / heads, piece % heads, rows + piece * row_length(context));
-    });
+    worker.share(context.tokens * heads,
+                 [&](std::size_t piece) { body(piece / heads, piece % heads, rows + piece * row_length(context)); });
 }
 
 std::size_t kv_head_of(const StepContext& context, std::size_t head) noexcept {
@@ -45,11 +44,12 @@ void write_kv(const Step& step, const StepContext& context, Worker& worker) noex
         const std::size_t token = piece / kv.shape.kv_heads;
         const std::size_t head = piece % kv.shape.kv_heads;
         const std::uint32_t slot = context.token_slots[token];
-        const bool key_good = context.kernels->encode_kv(kv.shape.format, step.inputs[0].floats().row(token) + head * dimension,
-                                                         dimension, kv.key_row(step.layer, head, slot));
-        const bool value_good = context.kernels->encode_kv(
-            kv.shape.format, step.inputs[1].floats().row(token) + head * dimension, dimension,
-            kv.value_row(step.layer, head, slot));
+        const bool key_good =
+            context.kernels->encode_kv(kv.shape.format, step.inputs[0].floats().row(token) + head * dimension,
+                                       dimension, kv.key_row(step.layer, head, slot));
+        const bool value_good =
+            context.kernels->encode_kv(kv.shape.format, step.inputs[1].floats().row(token) + head * dimension,
+                                       dimension, kv.value_row(step.layer, head, slot));
         if (!key_good || !value_good) {
             context.fault->store(true, std::memory_order_relaxed);
         }
@@ -64,8 +64,8 @@ void scores(const Step& step, const StepContext& context, Worker& worker) noexce
         alignas(32) float key[kMaxHeadDimension];
         const std::size_t visible = context.token_positions[token] + 1U;
         for (std::size_t at = 0; at < visible; ++at) {
-            context.kernels->decode_kv(kv.shape.format, kv.key_row(step.layer, kv_head_of(context, head), at), dimension,
-                                       key);
+            context.kernels->decode_kv(kv.shape.format, kv.key_row(step.layer, kv_head_of(context, head), at),
+                                       dimension, key);
             row[at] = context.kernels->dot(step.inputs[0].floats().row(token) + head * dimension, key, dimension) *
                       context.score_scale;
         }

@@ -57,7 +57,7 @@ double packed_value(const WeightView& weights, std::size_t row, std::size_t colu
         const std::size_t size = shape.group_bytes / kGroupSize / kRowsPerBlock;
         const double value = float_element(weights.kind, block + (column * kRowsPerBlock + r) * size);
         const bool scaled = weights.kind == WeightKind::Fp8E4m3 || weights.kind == WeightKind::Fp8E5m2;
-        return scaled ? value * static_cast<double>(weights.tensor_scale) : value;
+        return scaled ? value * static_cast<double>(weights.row_scales[row]) : value;
     }
     const std::size_t g = column / kGroupSize;
     const std::size_t j = g % shape.groups;

@@ -32,7 +32,7 @@ enum class WeightKind : std::uint8_t {
     F32 = 0,
     F16 = 1,
     Bf16 = 2,
-    Fp8E4m3 = 3,  ///< times one scale for the whole tensor (WeightView::tensor_scale)
+    Fp8E4m3 = 3,  ///< times one scale per row (WeightView::row_scales)
     Fp8E5m2 = 4,
     Q4_0 = 5,       ///< s * (q - 8)
     Q4_1 = 6,       ///< s * q + min
@@ -83,7 +83,7 @@ struct WeightView {
     std::size_t rows = 0;     ///< outputs, unpadded
     std::size_t columns = 0;  ///< K
     const std::byte* data = nullptr;
-    float tensor_scale = 1.0F;  ///< FP8 kinds: multiplies the finished sum
+    const float* row_scales = nullptr;  ///< FP8 kinds: multiply the finished sums; padded like the rows
 
     [[nodiscard]] constexpr std::size_t row_blocks() const noexcept {
         return (rows + kRowsPerBlock - 1) / kRowsPerBlock;

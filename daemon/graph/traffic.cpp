@@ -1,5 +1,7 @@
 #include "graph/traffic.hpp"
 
+#include <algorithm>
+
 namespace perceptd::graph {
 
 Traffic& Traffic::operator+=(const Traffic& other) noexcept {
@@ -26,7 +28,12 @@ Traffic predict(const Graph& graph, const Node& node, const PassShape& pass, std
     switch (node.kind) {
         case OpKind::KvWrite:
         case OpKind::QkvRope: traffic.kv_write_bytes = kv_position_bytes * pass.tokens; break;
-        case OpKind::Attention: traffic.kv_read_bytes = kv_position_bytes * seen; break;
+        case OpKind::Attention:
+            for (std::uint32_t end = 0; end < pass.tokens;) {
+                end = std::min(end + kAttentionQueryTile, pass.tokens);
+                traffic.kv_read_bytes += kv_position_bytes * (pass.positions_before + end);
+            }
+            break;
         // Unfused attention reads the keys in one operation and the values in another.
         case OpKind::Scores:
         case OpKind::WeightedSum: traffic.kv_read_bytes = kv_position_bytes / 2 * seen; break;

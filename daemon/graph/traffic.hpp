@@ -10,6 +10,10 @@
 
 namespace perceptd::graph {
 
+/// Fused attention reads the cache once for so many tokens of a pass: a verification reads it once, a prefill once per
+/// piece.
+inline constexpr std::uint32_t kAttentionQueryTile = 16;
+
 /// One pass over one sequence.
 struct PassShape {
     std::uint32_t tokens = 1;
@@ -31,7 +35,7 @@ struct Traffic {
 };
 
 /// `kv_position_bytes`: key and value of one position in one layer. `pinned`: by WeightId, empty = none.
-/// A table that is only gathered counts its gathered rows. Keys and values are read once per pass, whatever its width.
+/// A table that is only gathered counts its gathered rows.
 [[nodiscard]] Traffic predict(const Graph& graph, const Node& node, const PassShape& pass,
                               std::uint64_t kv_position_bytes, const std::vector<bool>& pinned = {});
 /// The sum over all nodes.

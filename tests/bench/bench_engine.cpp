@@ -9,11 +9,10 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "engine/decoder_runtime.hpp"
 #include "yardstick.hpp"
@@ -41,11 +40,11 @@ public:
     Bench(const std::string& path, engine::WorkerTeam& team, const std::string& cache_folder)
         : path_(path), team_(team) {
         const auto start = Clock::now();
-        runtime_ = std::make_unique<engine::DecoderRuntime>(engine::DecoderRuntime::load(
-            path, team,
-            {.limits = {.tokens_max = kPrefillTokens, .logit_rows_max = 8},
-             .positions_max = kPrefillTokens + kContextTokens,
-             .cache_folder = cache_folder}));
+        runtime_ = std::make_unique<engine::DecoderRuntime>(
+            engine::DecoderRuntime::load(path, team,
+                                         {.limits = {.tokens_max = kPrefillTokens, .logit_rows_max = 8},
+                                          .positions_max = kPrefillTokens + kContextTokens,
+                                          .cache_folder = cache_folder}));
         const engine::KvShape& shape = runtime_->kv_shape();
         pages_.resize((kPrefillTokens + kContextTokens) / engine::kPagePositions);
         std::iota(pages_.begin(), pages_.end(), 0U);
@@ -98,7 +97,8 @@ double macs_per_token(const graph::Graph& graph) {
             continue;  // the logits are computed for one row of a prefill
         }
         for (const graph::WeightId id : node.weights) {
-            macs += graph.weights[id].rows > 1 ? static_cast<double>(graph.weights[id].rows) * graph.weights[id].cols : 0;
+            macs +=
+                graph.weights[id].rows > 1 ? static_cast<double>(graph.weights[id].rows) * graph.weights[id].cols : 0;
         }
     }
     return macs;
@@ -153,7 +153,8 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yar
     for (std::size_t i = 2; i < widths.size(); ++i) {
         result["m" + std::to_string(widths[i]) + "_weight_reads"] =
             ratio([&](std::size_t r) { return pass_s[i][r] * read_gbps[r] * 1e9 / weight_bytes; });
-        result["m" + std::to_string(widths[i]) + "_of_m1"] = ratio([&](std::size_t r) { return pass_s[i][r] / pass_s[0][r]; });
+        result["m" + std::to_string(widths[i]) + "_of_m1"] =
+            ratio([&](std::size_t r) { return pass_s[i][r] / pass_s[0][r]; });
     }
     result["m512_of_peak"] = ratio([&](std::size_t r) { return prefill_ops / prefill_s[r] / 1e9 / peak_gops[r]; });
     result["read_gbps"] = median(read_gbps);

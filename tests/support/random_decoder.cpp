@@ -71,7 +71,7 @@ void rotate(Row& heads, const model::DecoderConfig& config, std::size_t position
     for (std::size_t head = 0; head < heads.size(); head += config.head_dim) {
         for (std::size_t i = 0; i < half; ++i) {
             const double angle = static_cast<double>(position) *
-                                 std::pow(config.rope.theta, -2.0 * static_cast<double>(i) / (2.0 * half));
+                                 std::pow(config.rope.theta, -static_cast<double>(i) / static_cast<double>(half));
             const bool neighbours = config.rope.pairs == model::RopePairs::Neighbours;
             double& a = heads[head + (neighbours ? 2 * i : i)];
             double& b = heads[head + (neighbours ? 2 * i + 1 : i + half)];
@@ -142,9 +142,7 @@ std::vector<std::byte> random_decoder(const RandomDecoderOptions& options) {
                                 .has_qkv_bias = options.qwen2};
     Random random(options.seed);
     std::vector<std::byte> data;
-    const auto append = [&](std::span<const std::byte> bytes) {
-        data.insert(data.end(), bytes.begin(), bytes.end());
-    };
+    const auto append = [&](std::span<const std::byte> bytes) { data.insert(data.end(), bytes.begin(), bytes.end()); };
     const auto pad = [&] { data.resize(data.size() + model::GgufWriter::padding_after(data.size())); };
     for (const model::TensorRequirement& tensor : model::required_tensors(config)) {
         model::Encoding encoding = tensor.is_f32 ? model::Encoding::F32 : options.encoding;

@@ -1,16 +1,16 @@
-#include <catch2/catch.hpp>
+#include "engine/executor.hpp"
 
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
 
+#include "../../support/random_decoder.hpp"
 #include "base/hot_path.hpp"
-#include "engine/executor.hpp"
 #include "graph/fuse.hpp"
-#include "random_decoder.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -20,8 +20,8 @@ using support::RandomDecoderOptions;
 
 /// A model, its packed weights, a cache and an executor.
 struct Machine {
-    explicit Machine(const RandomDecoderOptions& options, std::size_t workers = 1, const graph::FusionOptions& fusion = {},
-                     KvFormat format = KvFormat::F16)
+    explicit Machine(const RandomDecoderOptions& options, std::size_t workers = 1,
+                     const graph::FusionOptions& fusion = {}, KvFormat format = KvFormat::F16)
         : bytes(random_decoder(options)),
           file(model::Gguf::parse(bytes, "random")),
           decoder(model::read_decoder(file)),
@@ -30,12 +30,12 @@ struct Machine {
         const model::DecoderConfig& config = decoder.config;
         shape = {config.layer_count, config.kv_head_count, config.head_dim, format};
         const graph::Graph graph = graph::fuse(
-            graph::build_decoder(decoder_shape_of(config),
-                                 [&](std::string_view name, std::uint32_t, std::uint32_t) { return weights.form_of(name); }),
+            graph::build_decoder(decoder_shape_of(config), [&](std::string_view name, std::uint32_t,
+                                                               std::uint32_t) { return weights.form_of(name); }),
             fusion);
         executor = std::make_unique<Executor>(
             graph, config, weights, team,
-            ExecutorOptions{.limits = {.tokens_max = 64, .logit_rows_max = 16, .positions_max = 128},
+            ExecutorOptions{.limits = {.tokens_max = 64, .logit_rows_max = 64, .positions_max = 128},
                             .kv = shape,
                             .positions_max = 256});
         pool.resize(shape.page_bytes() * kPageCount);
@@ -44,10 +44,8 @@ struct Machine {
     }
 
     Status run(const std::vector<std::uint32_t>& tokens, std::uint32_t first, std::vector<std::uint32_t> rows) {
-        const Pass pass{.token_ids = tokens,
-                        .first_position = first,
-                        .logit_rows = rows,
-                        .kv = {shape, pool.data(), pages}};
+        const Pass pass{
+            .token_ids = tokens, .first_position = first, .logit_rows = rows, .kv = {shape, pool.data(), pages}};
         return executor->run(pass);
     }
 
@@ -115,10 +113,10 @@ double kl_divergence(const std::vector<double>& reference, const std::vector<flo
 }  // namespace
 
 TEST_CASE("logits agree with the plain formulas in double, for every encoding") {
-    const auto encoding = GENERATE(model::Encoding::F32, model::Encoding::F16, model::Encoding::Bf16,
-                                   model::Encoding::Q8_0, model::Encoding::Q4_0, model::Encoding::Q4_1,
-                                   model::Encoding::Int4G32, model::Encoding::Int4G128, model::Encoding::Fp8E4m3,
-                                   model::Encoding::Fp8E5m2);
+    const auto encoding =
+        GENERATE(model::Encoding::F32, model::Encoding::F16, model::Encoding::Bf16, model::Encoding::Q8_0,
+                 model::Encoding::Q4_0, model::Encoding::Q4_1, model::Encoding::Int4G32, model::Encoding::Int4G128,
+                 model::Encoding::Fp8E4m3, model::Encoding::Fp8E5m2);
     CAPTURE(model::name_of(encoding));
     RandomDecoderOptions options;
     options.encoding = encoding;
@@ -190,7 +188,7 @@ TEST_CASE("a run allocates nothing") {
     const std::vector<std::uint32_t> rows{7};
     const Pass pass{.token_ids = tokens, .logit_rows = rows, .kv = {machine.shape, machine.pool.data(), machine.pages}};
     REQUIRE(machine.executor->run(pass) == Status::Ok);
-    const hot_path::Guard guard;
+    const hot_path::Scope hot;
     const std::uint64_t before = hot_path::allocation_count();
     REQUIRE(machine.executor->run(pass) == Status::Ok);
     CHECK(hot_path::allocation_count() == before);
@@ -223,12 +221,12 @@ TEST_CASE("a pass that cannot be answered is refused, and the next one works") {
         return machine.run(tokens, first, std::move(rows));
     };
     CHECK(run({}, 0, {}) == Status::Invalid);
-    CHECK(run({320}, 0, {0}) == Status::Invalid);                    // beyond the vocabulary
-    CHECK(run({kSoftToken}, 0, {0}) == Status::Invalid);             // no embedding given
-    CHECK(run({1}, 192, {0}) == Status::Invalid);                    // beyond the cache
+    CHECK(run({320}, 0, {0}) == Status::Invalid);         // beyond the vocabulary
+    CHECK(run({kSoftToken}, 0, {0}) == Status::Invalid);  // no embedding given
+    CHECK(run({1}, 192, {0}) == Status::Invalid);         // beyond the cache
     CHECK(run({1}, 0xFFFFFFFF, {0}) == Status::Invalid);
-    CHECK(run({1, 2}, 0, {2}) == Status::Invalid);                   // a row that is no token
-    CHECK(run(some_tokens(65), 0, {0}) == Status::Invalid);          // more than the plan holds
+    CHECK(run({1, 2}, 0, {2}) == Status::Invalid);           // a row that is no token
+    CHECK(run(some_tokens(65), 0, {0}) == Status::Invalid);  // more than the plan holds
     CHECK(run({1}, 0, {0}) == Status::Ok);
 }
 

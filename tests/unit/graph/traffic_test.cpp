@@ -30,7 +30,8 @@ TEST_CASE("a pass moves the weights once, the cache as far as it is seen, and wh
         const Traffic traffic = predict(graph, {.tokens = tokens, .positions_before = 100}, kv);
         // B(K) of algorithms.md section 9 without the draft's terms, plus the gathered rows.
         CHECK(traffic.weight_bytes == all - table + table / 320 * tokens);
-        CHECK(traffic.kv_read_bytes == 2 * kv * (100 + tokens));
+        const std::uint64_t seen = tokens == 64 ? 116 + 132 + 148 + 164 : 100 + tokens;  // once per 16 queries
+        CHECK(traffic.kv_read_bytes == 2 * kv * seen);
         CHECK(traffic.kv_write_bytes == 2 * kv * tokens);
         CHECK(traffic.dram_bytes() == traffic.weight_bytes + traffic.kv_read_bytes + traffic.kv_write_bytes);
     }
@@ -39,7 +40,7 @@ TEST_CASE("a pass moves the weights once, the cache as far as it is seen, and wh
 TEST_CASE("fusion does not change what a pass moves; soft tokens read no table") {
     const std::uint64_t kv = 128;
     const PassShape pass{.tokens = 7, .positions_before = 31};
-    CHECK(predict(small_graph(), pass, kv) == predict(fuse(small_graph()), pass, kv));
+    CHECK(predict(small_graph(), pass, kv) == predict(fuse(small_graph()), pass, kv));  // below one piece
     const Graph graph = small_graph();
     const std::uint64_t row = bytes_of(graph, "token_embd") / 320;
     CHECK(predict(graph, {.tokens = 7, .soft_tokens = 3}, kv).weight_bytes + 3 * row ==
