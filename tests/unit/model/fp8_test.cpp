@@ -29,6 +29,7 @@ double value_of(int code, const Format& format) {
 /// The nearest of all finite values, found by looking at each; between two equally near ones the even code. A value
 /// that would be the next code beyond the largest, had the format one, is an overflow.
 int nearest_code(double magnitude, const Format& format, bool saturates) {
+    magnitude = std::min(magnitude, 4 * value_of(format.max_code, format));  // so that distances stay exact
     int best = 0;
     for (int code = 1; code <= format.max_code + 1; ++code) {
         const double distance = std::abs(magnitude - value_of(code, format));

@@ -99,7 +99,11 @@ TEST_CASE("What is stored decodes to scale times code minus zero") {
         for (std::size_t i = 0; i < back.size(); ++i) {
             const Int4Group stored = int4_group_of(row, weights.size(), group, i / group);
             REQUIRE(decode_f16(encode_f16(stored.scale)) == stored.scale);
-            REQUIRE(std::abs(back[i] - weights[i]) <= 0.75F * stored.scale + 1e-6F);
+            const int code = std::to_integer<int>(row[i / 2]) >> (i % 2 == 0 ? 0 : 4) & 15;
+            REQUIRE(back[i] == stored.scale * static_cast<float>(code - stored.zero));
+            if (code > 0 && code < 15) {
+                REQUIRE(std::abs(back[i] - weights[i]) <= 0.5F * stored.scale * (1 + 1e-6F));
+            }
         }
         CHECK(int4_group_of(row, weights.size(), group, 0).zero > 0);
     }
