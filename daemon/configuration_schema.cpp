@@ -60,7 +60,7 @@ std::string expectation(const json& entry) {
     }
     if (entry["type"] == "array") {
         return "a list of " + entry["minItems"].dump() + " .. " + entry["maxItems"].dump() +
-               " different strings: dma_heap:<name>, udmabuf, memfd";
+               " different strings: " + entry["items"]["description"].get<std::string>();
     }
     const std::string kind = entry["type"] == "integer" ? "an integer" : "a number";
     return kind + ", " + entry["minimum"].dump() + " .. " + entry["maximum"].dump() + " " +

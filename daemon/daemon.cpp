@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <exception>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 #include "sensor/synthetic.hpp"
 #include "tokens/packer.hpp"
@@ -58,15 +59,24 @@ session::QuotaLimits limits_of(const SessionSettings& settings) {
     return limits;
 }
 
+model::CatalogOptions catalog_options_of(const ModelSettings& settings) {
+    const bool is_copied = settings.backing == ModelBacking::SealedCopy;
+    return {settings.folders,
+            is_copied ? model::Backing::SealedCopy : model::Backing::Mapped,
+            {settings.idle_eviction_s * kNsPerSecond}};
+}
+
 }  // namespace
 
 Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options)
     : loop_(loop),
       options_(std::move(options)),
+      models_(catalog_options_of(options_.settings.models)),
       quota_(limits_of(options_.settings.sessions)),
       sessions_(loop, quota_, authority, *this) {
     make_source();
     make_arenas();
+    find_models();
     listen();
 }
 
@@ -78,6 +88,23 @@ Daemon::~Daemon() {
     if (made_socket_) {
         ::unlink(options_.channel_path.c_str());
     }
+}
+
+void Daemon::find_models() {
+    models_.scan();
+    for (const model::CatalogEntry& entry : models_.list()) {
+        if (entry.state == model::PackageState::Broken) {
+            log::warning("model", "ignoring a package: " + entry.reason);
+        } else {
+            log::info("model", entry.name + " " + entry.version + " in " + entry.folder);
+        }
+    }
+    const std::int64_t period_ns = options_.settings.models.idle_eviction_s * kNsPerSecond;
+    evicting_ = loop_.add_timer([this, period_ns] {
+        models_.evict_idle(monotonic_ns());
+        evicting_->arm_at(monotonic_ns() + period_ns);
+    });
+    evicting_->arm_at(monotonic_ns() + period_ns);
 }
 
 void Daemon::shut_down() noexcept {

@@ -11,6 +11,7 @@
 
 #include "arena/arena.hpp"
 #include "base/event_loop.hpp"
+#include "model/catalog.hpp"
 #include "pipeline.hpp"
 #include "sensor/source.hpp"
 #include "session/authority.hpp"
@@ -43,6 +44,7 @@ private:
 
     void make_source();
     void make_arenas();
+    void find_models();
     void listen();
     void accept_all();
     void restart_pipeline();
@@ -63,6 +65,8 @@ private:
     std::unique_ptr<Pipeline> pipeline_;
     StreamArenas pipeline_arenas_;
     std::unique_ptr<EventSource> windows_ready_;
+    model::Catalog models_;
+    std::unique_ptr<EventSource> evicting_;
     session::Quota quota_;
     session::Registry sessions_;
     UniqueFd listening_fd_;

@@ -30,11 +30,17 @@ constexpr Names<SensorSource, 3> kSourceNames{{{SensorSource::Off, "off"}, {Sens
 constexpr Names<MelProfileName, 2> kMelProfileNames{
     {{MelProfileName::Kaldi, "KALDI"}, {MelProfileName::WhisperStream, "WHISPER_STREAM"}}};
 
+constexpr Names<ModelBacking, 2> kBackingNames{
+    {{ModelBacking::Mapped, "mapped"}, {ModelBacking::SealedCopy, "sealed_copy"}}};
+
 constexpr const auto& names_of(log::Level) {
     return kLevelNames;
 }
 constexpr const auto& names_of(SensorSource) {
     return kSourceNames;
+}
+constexpr const auto& names_of(ModelBacking) {
+    return kBackingNames;
 }
 constexpr const auto& names_of(MelProfileName) {
     return kMelProfileNames;
@@ -89,6 +95,9 @@ void for_each_setting(AnySettings& settings, Visit&& visit) {
     visit("/windows/max_length_ms", settings.windows.max_length_ms);
     visit("/tokens/mel_profile", settings.tokens.mel_profile);
     visit("/tokens/patch_false_alarm", settings.tokens.patch_false_alarm);
+    visit("/models/folders", settings.models.folders);
+    visit("/models/backing", settings.models.backing);
+    visit("/models/idle_eviction_s", settings.models.idle_eviction_s);
     visit("/sessions/max_count", settings.sessions.max_count);
     visit("/sessions/max_windows_in_flight", settings.sessions.max_windows_in_flight);
     visit("/threads/capture_priority", settings.threads.capture_priority);

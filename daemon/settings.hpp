@@ -12,6 +12,7 @@
 namespace perceptd {
 
 enum class SensorSource : std::uint8_t { Off, Synthetic };
+enum class ModelBacking : std::uint8_t { Mapped, SealedCopy };
 enum class MelProfileName : std::uint8_t { Kaldi, WhisperStream };
 
 struct LogSettings {
@@ -58,6 +59,12 @@ struct TokenSettings {
     double patch_false_alarm = 0.001;  ///< probability per patch
 };
 
+struct ModelSettings {
+    std::vector<std::string> folders{"/usr/share/perceptd/models", "/var/lib/perceptd/models"};
+    ModelBacking backing = ModelBacking::Mapped;
+    std::uint32_t idle_eviction_s = 600;
+};
+
 struct SessionSettings {
     std::uint32_t max_count = 16;
     std::uint32_t max_windows_in_flight = 4;
@@ -74,6 +81,7 @@ struct Settings {
     SensorSettings sensors;
     WindowSettings windows;
     TokenSettings tokens;
+    ModelSettings models;
     SessionSettings sessions;
     ThreadSettings threads;
 };

@@ -35,6 +35,7 @@ TEST_CASE("every key reaches its member", "[settings]") {
                     "imu": {"source": "synthetic", "rate_hz": 104}},
         "windows": {"deadline_ms": 11, "max_length_ms": 12},
         "tokens": {"mel_profile": "WHISPER_STREAM", "patch_false_alarm": 0.02},
+        "models": {"folders": ["/a", "/b/c"], "backing": "sealed_copy", "idle_eviction_s": 41},
         "sessions": {"max_count": 21, "max_windows_in_flight": 22},
         "threads": {"capture_priority": 31, "pipeline_priority": 32}})");
     const Settings s = load_settings(root.path());
@@ -55,6 +56,9 @@ TEST_CASE("every key reaches its member", "[settings]") {
     CHECK(s.windows.max_length_ms == 12);
     CHECK(s.tokens.mel_profile == MelProfileName::WhisperStream);
     CHECK(s.tokens.patch_false_alarm == 0.02);
+    CHECK(s.models.folders == std::vector<std::string>{"/a", "/b/c"});
+    CHECK(s.models.backing == ModelBacking::SealedCopy);
+    CHECK(s.models.idle_eviction_s == 41);
     CHECK(s.sessions.max_count == 21);
     CHECK(s.sessions.max_windows_in_flight == 22);
     CHECK(s.threads.capture_priority == 31);
