@@ -23,15 +23,12 @@ using namespace perceptd;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kPrefillTokens = 512;
+constexpr std::size_t kYardBytes = std::size_t{1} << 30;  // far beyond the last-level cache
+constexpr double kSiblingsUs = 0.3;
 constexpr std::uint32_t kContextTokens = 64;  // in the cache before a decoding pass
 
 double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
-    return values[values.size() / 2];
 }
 
 /// One model with a cache for one sequence.
@@ -104,7 +101,8 @@ double macs_per_token(const graph::Graph& graph) {
     return macs;
 }
 
-nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yardstick& yardstick, int rounds) {
+nlohmann::ordered_json measure(Bench& bench, const std::string& path, engine::WorkerTeam& team,
+                               const engine::HugeBuffer& yard, int rounds) {
     const std::vector<std::uint32_t> widths{1, 2, 4, 5, 8};
     std::vector<std::vector<double>> pass_s(widths.size());
     std::vector<double> prefill_s;
@@ -114,9 +112,9 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yar
     const double weight_bytes = static_cast<double>(bench.runtime().predict({}).weight_bytes);
     const int passes = weight_bytes > 2e8 ? 2 : 12;
     for (int round = 0; round < rounds; ++round) {
-        siblings += yardstick.are_siblings() ? 1 : 0;
-        read_gbps.push_back(yardstick.read_gbps());
-        peak_gops.push_back(yardstick.int8_peak_gops());
+        siblings += bench::spin_pingpong_us(0, 1) < kSiblingsUs ? 1 : 0;
+        read_gbps.push_back(bench::read_gbps(team, yard));
+        peak_gops.push_back(bench::int8_peak_gops(team));
         for (std::size_t i = 0; i < widths.size(); ++i) {
             double total_s = 0;
             for (int pass = 0; pass < passes; ++pass) {
@@ -135,7 +133,7 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yar
         for (int round = 0; round < rounds; ++round) {
             values.push_back(of_round(static_cast<std::size_t>(round)));
         }
-        return median(values);
+        return bench::median(values);
     };
     const double prefill_ops = 2 * macs_per_token(bench.runtime().executor().graph()) * kPrefillTokens;
     nlohmann::ordered_json result;
@@ -144,11 +142,11 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yar
     result["load_s"] = bench.load_s();
     result["weights_from"] = bench.runtime().origin() == engine::WeightOrigin::Cached ? "cache" : "file";
     for (std::size_t i = 0; i < widths.size(); ++i) {
-        result["m" + std::to_string(widths[i]) + "_tok_s"] = widths[i] / median(pass_s[i]);
+        result["m" + std::to_string(widths[i]) + "_tok_s"] = widths[i] / bench::median(pass_s[i]);
     }
-    result["m512_tok_s"] = kPrefillTokens / median(prefill_s);
-    result["m1_gbps"] = weight_bytes / median(pass_s[0]) / 1e9;
-    result["m512_gops"] = prefill_ops / median(prefill_s) / 1e9;
+    result["m512_tok_s"] = kPrefillTokens / bench::median(prefill_s);
+    result["m1_gbps"] = weight_bytes / bench::median(pass_s[0]) / 1e9;
+    result["m512_gops"] = prefill_ops / bench::median(prefill_s) / 1e9;
     result["m1_of_read"] = ratio([&](std::size_t r) { return weight_bytes / pass_s[0][r] / 1e9 / read_gbps[r]; });
     for (std::size_t i = 2; i < widths.size(); ++i) {
         result["m" + std::to_string(widths[i]) + "_weight_reads"] =
@@ -157,8 +155,8 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, bench::Yar
             ratio([&](std::size_t r) { return pass_s[i][r] / pass_s[0][r]; });
     }
     result["m512_of_peak"] = ratio([&](std::size_t r) { return prefill_ops / prefill_s[r] / 1e9 / peak_gops[r]; });
-    result["read_gbps"] = median(read_gbps);
-    result["int8_peak_gops"] = median(peak_gops);
+    result["read_gbps"] = bench::median(read_gbps);
+    result["int8_peak_gops"] = bench::median(peak_gops);
     result["sibling_rounds"] = siblings;
     return result;
 }
@@ -185,7 +183,8 @@ int run(int argc, char** argv) {
                      "make files with: perceptd-model make --shape 15m --type q4_0 -o 15m-q4_0.gguf\n";
         return 2;
     }
-    bench::Yardstick yardstick(workers);
+    engine::HugeBuffer yard(kYardBytes);
+    yard.prefault();
     nlohmann::ordered_json report;
     report["workers"] = workers;
     report["models"] = nlohmann::ordered_json::array();
@@ -194,12 +193,12 @@ int run(int argc, char** argv) {
     for (const std::string& file : files) {
         engine::WorkerTeam team({.worker_count = workers, .cpu_indices = {0, 1}});
         Bench bench(file, team, cache_folder);
-        report["models"].push_back(measure(bench, file, yardstick, rounds));
+        report["models"].push_back(measure(bench, file, team, yard, rounds));
         read_gbps.push_back(report["models"].back()["read_gbps"]);
         peak_gops.push_back(report["models"].back()["int8_peak_gops"]);
     }
-    report["read_gbps"] = median(read_gbps);
-    report["int8_peak_gops"] = median(peak_gops);
+    report["read_gbps"] = bench::median(read_gbps);
+    report["int8_peak_gops"] = bench::median(peak_gops);
     std::cout << report.dump() << '\n';
     return 0;
 }
