@@ -35,6 +35,8 @@ enum class WeightResidence : std::uint8_t {
 /// Move-only. Readable from any thread.
 class PackedDecoder {
 public:
+    /// Names, places and sizes without the weights: enough to plan with. matrix.data and vector stay null.
+    [[nodiscard]] static PackedDecoder lay_out(const model::Decoder& decoder) { return PackedDecoder(decoder); }
     /// Packs every weight of `decoder` on `team`. Throws Error(InvalidArgument) naming tensor, row and reason for
     /// weights that are no numbers, std::system_error when memory is short.
     [[nodiscard]] static PackedDecoder pack(const model::Decoder& decoder, WorkerTeam& team);

@@ -6,6 +6,7 @@
 
 #include "inspection.hpp"
 #include "packing.hpp"
+#include "plan_report.hpp"
 #include "quantization.hpp"
 #include "random_decoder.hpp"
 
@@ -99,6 +100,27 @@ void add_quantize(CLI::App& app, std::function<int()>& action) {
     });
 }
 
+void add_plan(CLI::App& app, std::function<int()>& action) {
+    CLI::App* const command = app.add_subcommand("plan", "Says what a decoder moves and needs, before it runs.");
+    auto options = std::make_shared<model_tool::PlanOptions>();
+    const auto as_size = CLI::AsSizeValue(false);
+    command->add_option("model", options->model_path, "GGUF file")->required();
+    command->add_option("--draft", options->draft_path, "Draft model, for --pinned");
+    command->add_option("--positions", options->positions, "Tokens already in the cache")
+        ->capture_default_str()
+        ->check(CLI::Range(0U, 1U << 24));
+    command->add_option("--tcm", options->tcm_bytes, "Size of a TCM to cut tiles for, e.g. 4MiB")->transform(as_size);
+    command->add_option("--pinned", options->pinned_bytes, "Memory for pinned weights, e.g. 2MiB")->transform(as_size);
+    command->add_flag("!--no-fuse", options->fuse, "Plan the graph as built, without fusion");
+    command->add_flag("--json", options->as_json, "One JSON object");
+    command->callback([=, &action] {
+        action = [=] {
+            std::cout << model_tool::plan_report(*options);
+            return 0;
+        };
+    });
+}
+
 void add_pack(CLI::App& app, std::function<int()>& action) {
     CLI::App* const command = app.add_subcommand("pack", "Checks the files of a folder and writes its manifest.json.");
     auto options = std::make_shared<model_tool::PackOptions>();
@@ -130,6 +152,7 @@ int main(int argc, char** argv) {
     add_make(app, action);
     add_quantize(app, action);
     add_pack(app, action);
+    add_plan(app, action);
     try {
         app.parse(argc, argv);
         return action();

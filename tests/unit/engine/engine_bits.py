@@ -10,7 +10,10 @@ import tempfile
 SKIPPED = 77
 CROSS = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-D_GNU_SOURCE", "-pthread"]
-BASE = ["contract.cpp", "error.cpp", "hot_path.cpp"]
+# What the kernels stand on; the executor and what feeds it need libraries that a cross build may lack.
+KERNELS = ["engine/attention", "engine/convolution", "engine/kernels", "engine/kernels_neon", "engine/kernels_portable",
+           "engine/kv_pages", "engine/number_formats", "engine/operations", "engine/pack", "engine/rotary", "engine/unpack",
+           "engine/worker_team", "model/blocks", "model/int4", "base/contract", "base/error", "base/hot_path"]
 
 
 def digest(command, instruction_set):
@@ -22,9 +25,7 @@ def digest(command, instruction_set):
 
 
 def build_cross(root, folder):
-    engine = root / "daemon/engine"
-    sources = [p for p in sorted(engine.glob("*.cpp")) if p.name != "kernels_avx2.cpp"]
-    sources += [root / "daemon/base" / name for name in BASE]
+    sources = [root / "daemon" / (name + ".cpp") for name in KERNELS]
     sources.append(root / "tests/unit/engine/kernel_digest.cpp")
     objects = []
     for source in sources:
