@@ -273,7 +273,11 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
 void Daemon::restart_pipeline() {
     windows_ready_.reset();
     if (pipeline_) {
-        next_window_id_ += pipeline_->counters().windows_count.load(std::memory_order_relaxed);
+        const PipelineCounters& counters = pipeline_->counters();
+        next_window_id_ += counters.windows_count.load(std::memory_order_relaxed);
+        // The one place where pixels are kept: the gate's references, not a copy of the frame.
+        log::debug("daemon", "sensors stop after " + std::to_string(counters.windows_count) +
+                                 " windows; patch reference bytes: " + std::to_string(counters.gate_reference_bytes));
         pipeline_.reset();
     }
     pipeline_arenas_ = {};
