@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <utility>
 
 #include "base/log.hpp"
 #include "sensor/synthetic.hpp"
@@ -64,7 +65,8 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
     : loop_(loop),
       options_(std::move(options)),
       quota_(limits_of(options_.settings.sessions)),
-      sessions_(loop, quota_, authority, *this) {
+      sessions_(loop, quota_, authority, *this),
+      restart_again_(loop.add_timer([this] { restart_or_retry(); })) {
     make_source();
     make_arenas();
     listen();
@@ -189,6 +191,11 @@ void Daemon::listen() {
         }
         listening_fd_ = std::move(fd);
     }
+    accept_again_ = loop_.add_timer([this] {
+        if (accepting_) {
+            accepting_->set_events(EPOLLIN);
+        }
+    });
     accepting_ = loop_.add_io(listening_fd_.borrow(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
 
@@ -197,6 +204,12 @@ void Daemon::accept_all() {
     for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
         UniqueFd socket(::accept4(listening_fd_.borrow(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+                // The waiting client would wake the loop again at once, and for ever.
+                log::warning("daemon", "no descriptor or memory is left for a new client; it waits: raise LimitNOFILE");
+                accepting_->set_events(0);
+                accept_again_->arm_at(monotonic_ns() + kNsPerSecond);
+            }
             return;
         }
         try {
@@ -242,7 +255,13 @@ session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
         add(BlockKind::Motion, motion_arena_);
     }
     if (changed) {
-        restart_pipeline();
+        try {
+            restart_pipeline();
+        } catch (...) {
+            // The newcomer goes without; whoever streamed before goes on.
+            detach(0, sensors);
+            throw;
+        }
     }
     return offer;
 }
@@ -254,7 +273,7 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
             changed = --holders_[sensor::index_of(kind)] == 0 || changed;
         }
     }
-    if (!changed || restart_scheduled_) {
+    if ((!changed && pipeline_) || restart_scheduled_) {
         return;
     }
     // After the current dispatch: a window may be under delivery right now.
@@ -262,11 +281,26 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
         restart_scheduled_ = true;
         loop_.defer([this] {
             restart_scheduled_ = false;
-            restart_pipeline();
+            restart_or_retry();
         });
     } catch (const std::exception& error) {
         restart_scheduled_ = false;
         log::error("daemon", std::string("sensors could not be switched off now: ") + error.what());
+    }
+}
+
+void Daemon::restart_or_retry() {
+    try {
+        restart_pipeline();
+        if (std::exchange(sensors_lost_, false)) {
+            sessions_.notify(session::NoticeKind::SensorRestored, "the sensors are on again");
+        }
+    } catch (const std::exception& error) {
+        log::error("daemon", std::string("the sensors could not be started and are tried again: ") + error.what());
+        if (!std::exchange(sensors_lost_, true)) {
+            sessions_.notify(session::NoticeKind::SensorLost, error.what());
+        }
+        restart_again_->arm_at(monotonic_ns() + kNsPerSecond);
     }
 }
 

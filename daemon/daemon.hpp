@@ -46,6 +46,7 @@ private:
     void listen();
     void accept_all();
     void restart_pipeline();
+    void restart_or_retry();
     void deliver_windows();
     [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
 
@@ -65,9 +66,12 @@ private:
     std::unique_ptr<EventSource> windows_ready_;
     session::Quota quota_;
     session::Registry sessions_;
+    std::unique_ptr<EventSource> restart_again_;  ///< armed while sensors that are held could not be started
+    bool sensors_lost_ = false;
     UniqueFd listening_fd_;
     bool made_socket_ = false;
     std::unique_ptr<EventSource> accepting_;
+    std::unique_ptr<EventSource> accept_again_;  ///< armed while there are no descriptors for new clients
 };
 
 }  // namespace perceptd

@@ -31,6 +31,12 @@ Registry::~Registry() {
 }
 
 Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
+    Channel channel(std::move(socket));
+    return open(channel, std::move(peer), std::move(options));
+}
+
+/// Takes `channel` over only when nothing can be refused any more.
+Session& Registry::open(Channel& channel, Peer peer, OpenOptions options) {
     const std::uint32_t limit = quota_.limits().windows_per_session;
     const std::uint32_t wanted = options.windows_in_flight_max;
     if (wanted > limit) {
@@ -48,10 +54,10 @@ Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
                                      .handshake_deadline_ns = monotonic_ns() + kHandshakeNs,
                                      .label = std::move(options.label)};
     Entry entry;
-    entry.session = std::make_unique<Session>(
-        std::move(session_options), Channel(std::move(socket)), std::move(claim), authority_, feed_,
-        Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
-                          .on_waiting = [this](Session& s) { watch_id(s.id()); }});
+    entry.session =
+        std::make_unique<Session>(std::move(session_options), std::move(channel), std::move(claim), authority_, feed_,
+                                  Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
+                                                    .on_waiting = [this](Session& s) { watch_id(s.id()); }});
     Session& session = *entry.session;
     entry.source = loop_.add_io(session.borrow_fd(), EPOLLIN, [this, id](std::uint32_t) {
         const auto found = entries_.find(id);
@@ -66,8 +72,15 @@ Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
 }
 
 Session& Registry::accept(UniqueFd socket) {
-    Peer peer = Channel(socket.duplicate()).peer();
-    return open(std::move(socket), std::move(peer), {});
+    Channel channel(std::move(socket));
+    Peer peer = channel.peer();
+    try {
+        return open(channel, std::move(peer), {});
+    } catch (const Error& error) {
+        // There is no session that could say it.
+        static_cast<void>(channel.send(Wire().error(error, true)));
+        throw;
+    }
 }
 
 Session* Registry::find(std::uint64_t id) noexcept {

@@ -61,6 +61,7 @@ private:
         std::unique_ptr<EventSource> source;  ///< after `session`: it goes first, while its descriptor is open
     };
 
+    Session& open(Channel& channel, Peer peer, OpenOptions options);
     void watch(Entry& entry);
     void watch_id(std::uint64_t id);
     void schedule_reap();

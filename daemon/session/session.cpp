@@ -305,7 +305,12 @@ void Session::check_deadline(std::int64_t now_ns) noexcept {
     // Authorizing is excused: the wearer may be reading a dialogue.
     if ((state_ == State::Hello || state_ == State::Subscribe) && options_.handshake_deadline_ns != 0 &&
         now_ns >= options_.handshake_deadline_ns) {
-        close(EndCause::Timeout, "the client did not subscribe in time");
+        try {
+            fail(Error(ErrorCode::ProtocolViolation, "Hello and Subscribe must follow within 10 s of connecting"),
+                 EndCause::Timeout);
+        } catch (const std::exception& failure) {  // no memory for the words
+            close(EndCause::Timeout, failure.what());
+        }
     }
 }
 

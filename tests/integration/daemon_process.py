@@ -18,7 +18,7 @@ def check(condition, text):
 class DaemonProcess:
     """perceptd under a temporary root; `settings` are merged over the synthetic example. Use as a context."""
 
-    def __init__(self, executable, source_root, settings=None, environment=None):
+    def __init__(self, executable, source_root, settings=None, environment=None, before_start=None):
         self.root = pathlib.Path(tempfile.mkdtemp())
         folder = self.root / "etc/perceptd"
         (folder / "conf.d").mkdir(parents=True)
@@ -27,6 +27,7 @@ class DaemonProcess:
             (folder / "conf.d/test.json").write_text(json.dumps(settings))
         self.channel = str(self.root / "channel.sock")
         self.arguments = [executable, "--root", str(self.root), "--channel", self.channel]
+        self.before_start = before_start
         self.environment = {**os.environ, **(environment or {})}
         self.log_path = self.root / "log"
         self.process = None
@@ -45,7 +46,8 @@ class DaemonProcess:
 
     def start(self):
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(self.arguments, stderr=log, env=self.environment)
+            self.process = subprocess.Popen(self.arguments, stderr=log, env=self.environment,
+                                            preexec_fn=self.before_start)
         end = time.monotonic() + 20
         while not os.path.exists(self.channel) and self.process.poll() is None:
             if time.monotonic() > end:
@@ -76,12 +78,24 @@ class DaemonProcess:
     def inodes(self, name):
         """The inodes of the daemon's descriptors with this link text."""
         folder = f"/proc/{self.pid}/fd"
-        return {os.stat(f"{folder}/{number}").st_ino for number in os.listdir(folder)
-                if os.readlink(f"{folder}/{number}") == name}
+        inodes = set()
+        for number in os.listdir(folder):
+            try:
+                if os.readlink(f"{folder}/{number}") == name:
+                    inodes.add(os.stat(f"{folder}/{number}").st_ino)
+            except FileNotFoundError:
+                pass
+        return inodes
 
     def threads(self):
-        return sorted(pathlib.Path(f"/proc/{self.pid}/task/{task}/comm").read_text().strip()
-                      for task in os.listdir(f"/proc/{self.pid}/task"))
+        folder = pathlib.Path(f"/proc/{self.pid}/task")
+        names = []
+        for task in os.listdir(folder):
+            try:
+                names.append((folder / task / "comm").read_text().strip())
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return sorted(names)
 
     def resident_kib(self):
         """Private memory: the shared arenas are resident as far as they were used, whoever used them."""
