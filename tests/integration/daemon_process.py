@@ -113,6 +113,11 @@ class DaemonProcess:
             seen = look()
         return seen
 
+    def reload_with(self, text):
+        """Writes the drop-in anew and asks for a reload."""
+        (self.root / "etc/perceptd/conf.d/test.json").write_text(text)
+        self.process.send_signal(signal.SIGHUP)
+
     def stop(self):
         """Ends it politely; gives back the exit code."""
         self.process.send_signal(signal.SIGTERM)

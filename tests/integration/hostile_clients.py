@@ -20,57 +20,21 @@ import time
 
 from daemon_process import DaemonProcess, check
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+from protobuf_by_hand import fields, message, varint
+
 daemon_path, reader_path, source_root = sys.argv[1:4]
 KILLS = int(os.environ.get("PERCEPTD_TEST_KILLS", "500"))
 SLOTS_MAX = 256
 HEADER = struct.Struct("<IIIIQQQ")
 
-HELLO = b"\x0a\x04\x08\x01\x10\x01"
-SUBSCRIBE = b"\x12\x05\x0a\x03\x01\x02\x03"
-BYE = b"\x22\x00"
-
-
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
+HELLO = message(f1=message(f1=1, f2=1))
+SUBSCRIBE = message(f2=message(f1=bytes([1, 2, 3])))
+BYE = message(f4=b"")
 
 
 def release(*ids):
-    packed = b"".join(varint(number) for number in ids)
-    body = b"\x0a" + varint(len(packed)) + packed
-    return b"\x1a" + varint(len(body)) + body
-
-
-def fields(message):
-    """The fields of a protobuf message as {number: value}: enough to tell the daemon's answers apart."""
-    found, at = {}, 0
-
-    def number():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-    while at < len(message):
-        key = number()
-        if key & 7 == 0:
-            found[key >> 3] = number()
-        elif key & 7 == 2:
-            size = number()
-            found[key >> 3] = message[at:at + size]
-            at += size
-        elif key & 7 == 1:
-            at += 8
-        else:
-            raise AssertionError(f"wire type {key & 7}")
-    return found
+    return message(f3=message(f1=b"".join(varint(number) for number in ids)))
 
 
 KINDS = {1: "welcome", 2: "streams", 3: "window", 4: "notice", 5: "error"}
@@ -96,9 +60,9 @@ class Client:
             os.close(descriptor)
         self.descriptors = []
 
-    def send(self, message):
+    def send(self, packet):
         try:
-            self.socket.send(message)
+            self.socket.send(packet)
         except (BrokenPipeError, ConnectionResetError):
             pass  # refused already; what it said can still be read
 
@@ -107,13 +71,13 @@ class Client:
         if not select.select([self.socket], [], [], seconds)[0]:
             return "nothing", {}
         try:
-            message, descriptors, _, _ = socket.recv_fds(self.socket, 65536, 16)
+            packet, descriptors, _, _ = socket.recv_fds(self.socket, 65536, 16)
         except ConnectionResetError:
             return "end", {}
         self.descriptors += descriptors
-        if not message:
+        if not packet:
             return "end", {}
-        kind, body = next(iter(fields(message).items()))
+        kind, body = next(iter(fields(packet).items()))
         return KINDS[kind], fields(body)
 
     def expect_refusal(self, name, code):
@@ -187,10 +151,10 @@ PROTOCOL, QUOTA, VERSION = 10, 6, 9
 
 
 def break_rules(daemon):
-    def refused(name, code, *messages):
+    def refused(name, code, *packets):
         with Client(daemon.channel) as client:
-            for message in messages:
-                client.send(message)
+            for packet in packets:
+                client.send(packet)
             client.expect_refusal(name, code)
 
     refused("half a Hello", PROTOCOL, HELLO[:3])

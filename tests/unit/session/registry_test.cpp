@@ -60,3 +60,22 @@ TEST_CASE("sessions are opened, streamed to and dropped by their peer") {
     CHECK(ended == std::vector<std::string>{"peer-gone", "shutdown"});
     CHECK(quota.session_count() == 0);
 }
+
+TEST_CASE("who finds no room is told so before the door closes") {
+    Stage stage;
+    EventLoop loop;
+    Quota quota({.sessions_total = 1, .sessions_per_uid = 1});
+    Registry registry(loop, quota, stage.authority, stage.feed);
+    ChannelPair pair = make_channel_pair();
+    const Client first(std::move(pair.client_end));
+    registry.accept(std::move(pair.daemon_end));
+    ChannelPair other_pair = make_channel_pair();
+    Client second(std::move(other_pair.client_end));
+    CHECK_THROWS_AS(registry.accept(std::move(other_pair.daemon_end)), Error);
+    const v1::ServerMessage answer = second.read();
+    CHECK(answer.error().code() == v1::ERROR_CODE_QUOTA_EXCEEDED);
+    CHECK(answer.error().fatal());
+    CHECK(answer.error().limit() == 1);
+    CHECK(second.at_end());
+    CHECK(registry.size() == 1);
+}
