@@ -1,13 +1,6 @@
 #include "daemon.hpp"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <systemd/sd-daemon.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <utility>
 
@@ -69,21 +62,20 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
       restart_again_(loop.add_timer([this] { restart_or_retry(); })) {
     make_source();
     make_arenas();
-    listen();
+    listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
 }
 
 Daemon::~Daemon() {
     shut_down();
     windows_ready_.reset();
     pipeline_.reset();
-    accepting_.reset();
-    if (made_socket_) {
-        ::unlink(options_.channel_path.c_str());
-    }
+    listener_.reset();
 }
 
 void Daemon::shut_down() noexcept {
-    accepting_.reset();
+    if (listener_) {
+        listener_->stop();
+    }
     sessions_.notify(session::NoticeKind::ShuttingDown, "the daemon stops");
     sessions_.drop_all(session::EndCause::Shutdown, "the daemon stops");
 }
@@ -155,69 +147,6 @@ void Daemon::make_arenas() {
             make("motion", token_slots, tokens::motion_block_bytes(rows, slices_per_window(options_.settings)));
     }
     log::info("arena", "buffers come from " + choice.heap->name());
-}
-
-void Daemon::listen() {
-    if (::sd_listen_fds(1) > 0) {
-        listening_fd_.reset(SD_LISTEN_FDS_START);
-    } else {
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        if (options_.channel_path.empty() || options_.channel_path.size() >= sizeof(address.sun_path)) {
-            throw Error(ErrorCode::InvalidArgument, "socket path is empty or longer than 107 characters: '" +
-                                                        options_.channel_path + "'; choose another with --channel");
-        }
-        std::copy(options_.channel_path.begin(), options_.channel_path.end(), address.sun_path);
-        UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd) {
-            throw_errno("socket");
-        }
-        if (::connect(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-            throw Error(ErrorCode::Busy, "another perceptd serves " + options_.channel_path +
-                                             "; stop it first or choose another path with --channel");
-        }
-        if (errno == ECONNREFUSED) {
-            // A socket that nobody listens on: left by a daemon that was killed.
-            ::unlink(options_.channel_path.c_str());
-        }
-        fd.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd || ::bind(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-            throw_errno("bind", options_.channel_path);
-        }
-        made_socket_ = true;
-        // Who may do what is the authority's decision, not the file mode's.
-        if (::chmod(options_.channel_path.c_str(), 0666) != 0 || ::listen(fd.borrow(), 64) != 0) {
-            throw_errno("listen", options_.channel_path);
-        }
-        listening_fd_ = std::move(fd);
-    }
-    accept_again_ = loop_.add_timer([this] {
-        if (accepting_) {
-            accepting_->set_events(EPOLLIN);
-        }
-    });
-    accepting_ = loop_.add_io(listening_fd_.borrow(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
-}
-
-void Daemon::accept_all() {
-    constexpr int kAcceptsPerWakeUp = 16;
-    for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
-        UniqueFd socket(::accept4(listening_fd_.borrow(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-                // The waiting client would wake the loop again at once, and for ever.
-                log::warning("daemon", "no descriptor or memory is left for a new client; it waits: raise LimitNOFILE");
-                accepting_->set_events(0);
-                accept_again_->arm_at(monotonic_ns() + kNsPerSecond);
-            }
-            return;
-        }
-        try {
-            sessions_.accept(std::move(socket));
-        } catch (const std::exception& error) {
-            log::warning("session", std::string("connection refused: ") + error.what());
-        }
-    }
 }
 
 session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {

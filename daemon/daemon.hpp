@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "pipeline.hpp"
 #include "sensor/source.hpp"
 #include "session/authority.hpp"
+#include "session/listener.hpp"
 #include "session/quota.hpp"
 #include "session/registry.hpp"
 #include "settings.hpp"
@@ -43,8 +45,6 @@ private:
 
     void make_source();
     void make_arenas();
-    void listen();
-    void accept_all();
     void restart_pipeline();
     void restart_or_retry();
     void deliver_windows();
@@ -68,10 +68,7 @@ private:
     session::Registry sessions_;
     std::unique_ptr<EventSource> restart_again_;  ///< armed while sensors that are held could not be started
     bool sensors_lost_ = false;
-    UniqueFd listening_fd_;
-    bool made_socket_ = false;
-    std::unique_ptr<EventSource> accepting_;
-    std::unique_ptr<EventSource> accept_again_;  ///< armed while there are no descriptors for new clients
+    std::optional<session::Listener> listener_;
 };
 
 }  // namespace perceptd
