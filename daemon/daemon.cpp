@@ -16,6 +16,7 @@ using session::BlockKind;
 
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
+constexpr std::int64_t kFirstSampleNs = 2 * kNsPerSecond;
 
 std::size_t slices_per_window(const Settings& settings) {
     return 2 * settings.windows.max_length_ms / 10 + 16;  // the first window also has its lead
@@ -59,7 +60,8 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
       options_(std::move(options)),
       quota_(limits_of(options_.settings.sessions)),
       sessions_(loop, quota_, authority, *this),
-      restart_again_(loop.add_timer([this] { restart_or_retry(); })) {
+      restart_again_(loop.add_timer([this] { restart_or_retry(); })),
+      first_samples_due_(loop.add_timer([this] { check_first_samples(); })) {
     make_source();
     make_arenas();
     listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
@@ -119,7 +121,7 @@ void Daemon::make_arenas() {
     arena::HeapChoice choice =
         arena::choose_heap(options_.settings.arena.heaps, arena::Writer::Daemon, options_.device_root);
     for (const std::string& reason : choice.rejected) {
-        log::info("arena", "heap passed over: " + reason);
+        log::write(log::Message::HeapFallback, log::Level::Info, "arena", "heap passed over: " + reason);
     }
     const auto make = [&](const char* label, std::uint32_t slot_count, std::size_t slot_bytes) {
         auto arena = std::make_unique<arena::Arena>(
@@ -218,6 +220,18 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
     }
 }
 
+void Daemon::check_first_samples() {
+    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+        const std::size_t index = sensor::index_of(kind);
+        if (pipeline_ && held(kind) && source_->counters(kind).delivered_count == delivered_before_[index]) {
+            constexpr std::array<const char*, sensor::kKindCount> kNames{"camera", "microphone", "imu"};
+            const std::string text = std::string("the ") + kNames[index] + " was switched on and delivers nothing";
+            log::write(log::Message::SensorSilent, log::Level::Warning, "sensor", text);
+            sessions_.notify(session::NoticeKind::SensorLost, text);
+        }
+    }
+}
+
 void Daemon::restart_or_retry() {
     try {
         restart_pipeline();
@@ -269,6 +283,10 @@ void Daemon::restart_pipeline() {
     options.longest_window_ns = options_.settings.windows.max_length_ms * kNsPerMs;
     options.first_window_id = next_window_id_;
     options.fifo_priority = static_cast<int>(options_.settings.threads.pipeline_priority);
+    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+        delivered_before_[sensor::index_of(kind)] = source_->counters(kind).delivered_count;
+    }
+    first_samples_due_->arm_at(monotonic_ns() + kFirstSampleNs);
     pipeline_ = std::make_unique<Pipeline>(*source_, options);
     windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
 }

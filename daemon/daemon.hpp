@@ -47,6 +47,7 @@ private:
     void make_arenas();
     void restart_pipeline();
     void restart_or_retry();
+    void check_first_samples();
     void deliver_windows();
     [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
 
@@ -68,6 +69,8 @@ private:
     session::Registry sessions_;
     std::unique_ptr<EventSource> restart_again_;  ///< armed while sensors that are held could not be started
     bool sensors_lost_ = false;
+    std::unique_ptr<EventSource> first_samples_due_;
+    std::array<std::uint64_t, sensor::kKindCount> delivered_before_{};
     std::optional<session::Listener> listener_;
 };
 

@@ -76,7 +76,7 @@ void block_signals() {
 int serve(const CommandLine& line, perceptd::Settings settings) {
     using namespace perceptd;
     block_signals();
-    log::open(settings.log.level, std::getenv("JOURNAL_STREAM") != nullptr);
+    log::open(settings.log.level, log::journal_listens());
     EventLoop loop;
     session::SameUserAuthority authority;
     Daemon daemon(loop, authority, {.settings = settings, .channel_path = line.channel_path});
@@ -92,9 +92,10 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
             }
             settings = with_live_changes(settings, wanted);
             daemon.apply_live(settings);
-            log::info("settings", "configuration reloaded");
+            log::write(log::Message::Reloaded, log::Level::Info, "settings", "configuration reloaded");
         } catch (const std::exception& error) {
-            log::error("settings", std::string("reload failed, the old settings stay: ") + error.what());
+            log::write(log::Message::ReloadFailed, log::Level::Error, "settings",
+                       std::string("reload failed, the old settings stay: ") + error.what());
         }
         ::sd_notify(0, "READY=1");
     });
@@ -108,10 +109,11 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
         });
         watchdog->arm_at(monotonic_ns() + half_ns);
     }
-    log::info("daemon", "serving on " + line.channel_path);
+    log::write(log::Message::Started, log::Level::Info, "daemon", "serving on " + line.channel_path);
     ::sd_notify(0, "READY=1");
     const int code = loop.run();
     ::sd_notify(0, "STOPPING=1");
+    log::write(log::Message::Stopping, log::Level::Info, "daemon", "stopping");
     daemon.shut_down();
     log::info("daemon", "stopped; allocations on hot threads: " + std::to_string(hot_path::allocation_count()));
     return code;

@@ -11,6 +11,17 @@ namespace {
 
 constexpr std::int64_t kHandshakeNs = 10 * kNsPerSecond;
 
+void log_end(const Session& session) {
+    const std::string text = "session " + std::to_string(session.id()) + " ended (" + name_of(session.end_cause()) +
+                             "): " + session.end_text();
+    switch (session.end_cause()) {
+        case EndCause::Client:
+        case EndCause::Requested:
+        case EndCause::Shutdown: log::info("session", text); return;
+        default: log::write(log::Message::SessionDropped, log::Level::Info, "session", text); return;
+    }
+}
+
 }  // namespace
 
 Registry::Registry(EventLoop& loop, Quota& quota, Authority& authority, Feed& feed)
@@ -196,9 +207,7 @@ void Registry::reap() {
             ++next;
             continue;
         }
-        log::write(log::Level::Info, "session",
-                   "session " + std::to_string(session.id()) + " ended (" + name_of(session.end_cause()) +
-                       "): " + session.end_text());
+        log_end(session);
         if (ended_) {
             ended_(session);
         }
