@@ -6,9 +6,11 @@ both processes. The synthetic camera draws by plain stores, so nothing may be co
 gate keeps the luma of the patches that it lists as its reference for later frames: the daemon says how many bytes, and
 the audit must have seen exactly these.
 """
+import atexit
 import os
 import pathlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -54,6 +56,7 @@ def read_frames(daemon, path, *options):
 
 def main():
     folder = pathlib.Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
     output = subprocess.run([control_path], capture_output=True, text=True, check=True, timeout=20,
                             env={**os.environ, **audited(folder / "control")}).stdout

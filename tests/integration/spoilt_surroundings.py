@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A daemon whose surroundings are wrong says what is wrong and what to do, or does without."""
+import atexit
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ def fails(root, *options, **process):
 
 def new_root(settings=None):
     root = pathlib.Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
     root.chmod(0o755)
     (root / "etc/perceptd/conf.d").mkdir(parents=True)
     if settings is not None:
@@ -120,7 +122,27 @@ def wrong_socket_path():
     check(code == 1 and (root / "file").read_text() == "kept", "another file in the way is kept: " + said.strip())
 
 
+def killed_daemon():
+    with DaemonProcess(daemon_path, source_root, {}) as daemon:
+        holder = subprocess.Popen([reader_path, daemon.channel, "1000000"], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+        check(serves(daemon), "a daemon serves")
+        daemon.process.kill()
+        daemon.process.wait()
+        said = holder.communicate(timeout=20)[1]
+        check(holder.returncode == 1 and "perceptd closed the session" in said, "killed, its client ends: " + said.strip())
+        check(os.path.exists(daemon.channel), "the dead daemon's socket lies there")
+        shared = [name for name in os.listdir("/dev/shm") if "percept" in name] if os.path.isdir("/dev/shm") else []
+        check(shared == [], "and nothing in /dev/shm")
+        daemon.log_path.unlink()
+        daemon.start()
+        check(daemon.settled(lambda: "serving on" in daemon.log(), True), "the next daemon takes the path over")
+        check(serves(daemon), "and serves")
+        check(daemon.stop() == 0, "and stops cleanly")
+
+
 unreadable_configuration()
+killed_daemon()
 reload_keeps_settings()
 read_only_configuration()
 missing_heaps()
