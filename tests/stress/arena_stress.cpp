@@ -20,7 +20,7 @@ using perceptd::arena::SlotRef;
 namespace {
 
 constexpr std::size_t kReaders = 3;
-constexpr std::uint64_t kWrites = 40'000;
+constexpr std::uint64_t kWrites = 150'000;
 constexpr std::size_t kWords = 32;
 
 struct Reader {

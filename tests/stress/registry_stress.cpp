@@ -18,7 +18,7 @@ using namespace perceptd::session;
 namespace {
 
 constexpr int kClientThreads = 3;
-constexpr int kClientsPerThread = 400;
+constexpr int kClientsPerThread = 1000;
 
 /// Socket ends on their way from client threads to the loop's thread.
 class Doorway {

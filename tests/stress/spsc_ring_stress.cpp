@@ -12,7 +12,7 @@ struct Record {
     std::uint64_t check = 0;
 };
 
-constexpr std::uint64_t kRecords = 300'000;
+constexpr std::uint64_t kRecords = 1'000'000;
 
 constexpr std::uint64_t checked(std::uint64_t number) {
     return number * 0x9e3779b97f4a7c15u ^ 0x5bd1e995u;

@@ -14,8 +14,8 @@ using perceptd::fence::FenceState;
 
 namespace {
 
-constexpr std::uint64_t kPoints = 20'000;
-constexpr std::uint64_t kLastGood = 15'000;
+constexpr std::uint64_t kPoints = 60'000;
+constexpr std::uint64_t kLastGood = 45'000;
 
 struct Tally {
     std::atomic<std::uint64_t> signalled_count{0};
