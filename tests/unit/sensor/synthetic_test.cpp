@@ -285,7 +285,7 @@ TEST_CASE("real time: no slot means a counted loss, a hole and a gap flag; stop 
     CHECK(frames[3].sample.sequence > 3);
     for (std::size_t i = 1; i < frames.size(); ++i) {
         const bool is_hole = frames[i].sample.sequence != frames[i - 1].sample.sequence + 1;
-        REQUIRE(frames[i].sample.flags == (is_hole ? kGap : 0u));
+        REQUIRE(frames[i].sample.flags == (is_hole ? std::uint32_t{kGap} : 0u));
     }
     CHECK(rig.source.counters(Kind::Camera).gap_count >= 1);
     for (const Taken& row : rig.of(Kind::Imu)) {
