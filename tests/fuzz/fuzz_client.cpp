@@ -58,7 +58,8 @@ std::string with_inodes(std::span<const std::uint8_t> packet, const fake::Arena&
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static google::protobuf::LogHandler* const talkative = google::protobuf::SetLogHandler(nullptr);  // one line per bad string
+    static google::protobuf::LogHandler* const talkative =
+        google::protobuf::SetLogHandler(nullptr);  // one line per bad string
     static_cast<void>(talkative);
     static const fake::Arena arena;
     static volatile std::uint64_t sink;
