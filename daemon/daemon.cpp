@@ -88,6 +88,7 @@ void Daemon::shut_down() noexcept {
 
 void Daemon::apply_live(const Settings& settings) noexcept {
     log::set_level(settings.log.level);
+    options_.settings.log = settings.log;
     options_.settings.windows.deadline_ms = settings.windows.deadline_ms;
     if (pipeline_) {
         pipeline_->set_deadline(settings.windows.deadline_ms * kNsPerMs);
@@ -302,6 +303,7 @@ void Daemon::restart_pipeline() {
     options.longest_window_ns = options_.settings.windows.max_length_ms * kNsPerMs;
     options.first_window_id = next_window_id_;
     options.fifo_priority = static_cast<int>(options_.settings.threads.pipeline_priority);
+    sensing_since_ns_ = monotonic_ns();
     pipeline_ = std::make_unique<Pipeline>(*source_, options);
     windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
 }

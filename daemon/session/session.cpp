@@ -46,6 +46,27 @@ const char* name_of(EndCause cause) noexcept {
     return "unknown";
 }
 
+const char* name_of(Session::State state) noexcept {
+    switch (state) {
+        case Session::State::Hello: return "hello";
+        case Session::State::Subscribe: return "subscribe";
+        case Session::State::Authorizing: return "authorizing";
+        case Session::State::Streaming: return "streaming";
+        case Session::State::Closed: return "closed";
+    }
+    return "unknown";
+}
+
+std::vector<std::string> actions_of(SensorSet sensors) {
+    std::vector<std::string> actions;
+    for (const sensor::Kind kind : kKinds) {
+        if (sensors.has(kind)) {
+            actions.emplace_back(action_of(kind));
+        }
+    }
+    return actions;
+}
+
 Session::Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed,
                  Handlers handlers)
     : options_(std::move(options)),
@@ -144,12 +165,13 @@ void Session::handle_subscribe(const Request& request) {
         return;
     }
     sensors_ = request.sensors;
-    std::vector<std::string> actions;
+    SensorSet to_ask;
     for (const sensor::Kind kind : kKinds) {
         if (sensors_.has(kind) && !options_.granted.has(kind)) {
-            actions.emplace_back(action_of(kind));
+            to_ask.add(kind);
         }
     }
+    const std::vector<std::string> actions = actions_of(to_ask);
     state_ = State::Authorizing;
     if (actions.empty()) {
         start_streams(Verdict::Granted, {});
