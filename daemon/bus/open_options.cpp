@@ -1,6 +1,5 @@
 #include "bus/open_options.hpp"
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,8 +64,12 @@ std::string label_of(const std::string& text) {
         refuse("'label' has " + std::to_string(text.size()) + " bytes; give it at most " +
                std::to_string(kLabelBytesMax));
     }
-    const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; };
-    if (std::any_of(text.begin(), text.end(), is_control)) {
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const bool is_c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+        if (byte >= 0x20 && byte != 0x7F && !is_c1) {
+            continue;
+        }
         refuse("'label' has control characters, which would garble listings; leave them out");
     }
     return text;
