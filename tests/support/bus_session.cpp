@@ -97,6 +97,17 @@ bool open_session(sd_bus* bus, const std::string& sensors, Session& session) {
     return true;
 }
 
+unsigned bits_of(const std::string& sensors) {
+    unsigned bits = 0;
+    const auto add = [&](const char* word, unsigned bit) {
+        bits |= sensors.find(word) != std::string::npos ? bit : 0u;
+    };
+    add("camera", PERCEPT_CAMERA);
+    add("microphone", PERCEPT_MICROPHONE);
+    add("imu", PERCEPT_IMU);
+    return bits;
+}
+
 bool read_windows(percept_client* client, int count) {
     for (int i = 0; i < count; ++i) {
         const percept_window* window = nullptr;
@@ -165,10 +176,7 @@ int main(int argc, char** argv) {
         std::cout << "no channel: " << percept_last_error(nullptr) << std::endl;
         return 4;
     }
-    const std::string sensors = argv[2];
-    const unsigned wanted = (sensors.find("camera") != std::string::npos ? PERCEPT_CAMERA : 0u) |
-                            (sensors.find("microphone") != std::string::npos ? PERCEPT_MICROPHONE : 0u) |
-                            (sensors.find("imu") != std::string::npos ? PERCEPT_IMU : 0u);
+    const unsigned wanted = bits_of(argv[2]);
     if (wanted != 0 && percept_subscribe(client, wanted, 10'000) != PERCEPT_OK) {
         std::cout << "not subscribed: " << percept_last_error(client) << std::endl;
         return 5;
