@@ -175,7 +175,6 @@ def descriptor_count(process):
 def check_contract_and_sessions():
     with Place() as place:
         daemon = place.daemon()
-        idle = descriptor_count(daemon)
         monitor_file = open(place.folder / "monitor", "w")
         place.start(["dbus-monitor", "--address", place.address, "type='signal',sender='org.perceptd1'"],
                     stdout=monitor_file)
@@ -207,6 +206,8 @@ def check_contract_and_sessions():
         lines = {line_of(client), line_of(client)}
         check("close answered" in lines and any(line.startswith("ended") for line in lines), f"Close ends it: {lines}")
         check(place.call(path, "org.perceptd1.Session.Close").returncode != 0, "its object is gone")
+        # Not before: the bus library opens two descriptors of its own with the first variant, for good.
+        idle = descriptor_count(daemon)
         killed = place.session()
         opened(killed)
         killed.kill()
@@ -286,7 +287,7 @@ def check_revocation():
         opened(motion)
         watch = place.start([client_path, "watch", "--socket", str(place.folder / "channel.sock"), "--json"],
                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        check(json.loads(watch.stdout.readline())["id"] >= 0, "a client of the channel socket is granted")
+        check(json.loads(watch.stdout.readline())["window"] >= 0, "a client of the channel socket is granted")
         started = pathlib.Path(f"/proc/{watch.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
         questions = [line.split() for line in polkit.say("questions")]
         check(["unix-process", "org.perceptd1.use-camera", "0", "-", str(watch.pid), started, str(os.getuid())]
@@ -332,13 +333,15 @@ def check_garbage():
             check(result.returncode == 0, f"400 calls of garbage are all answered: {result.stdout.strip()}")
             errors, returns = (int(word) for word in result.stdout.split() if word.isdigit())
             check(errors > returns, "mostly with errors")
+            check(wait_until(lambda: not place.listing("sessions")), "nothing stays of them")
+            count = descriptor_count(daemon)
+            held = held if seed else count
+            check(count <= held, "and no descriptor is kept")
         for text in ("string:x", "array:string:a,b", "dict:string:string:sensors,camera"):
             result = place.call(ROOT, "org.perceptd1.Manager.OpenSession", text)
             check(result.returncode != 0 and "InvalidArgs" in result.stderr, f"wrong type refused: {text}")
-        check(wait_until(lambda: not place.listing("sessions")), "nothing stays of them")
-        client = place.session()
-        opened(client)
-        check(daemon.poll() is None and "escaped" not in place.log.read_text(), "the next client is served")
+        opened(place.session())
+        check(daemon.poll() is None, "the next client is served")
 
 
 def check_quota_error():
@@ -364,7 +367,7 @@ def check_lost_bus():
         check(line_of(client).startswith("ended"), "a session that came over the bus ends with it")
         for _ in range(60):
             check_line = json.loads(watch.stdout.readline())
-        check(check_line["id"] > 0, "the channel socket is served on")
+        check(check_line["window"] > 0, "the channel socket is served on")
         check("the bus is gone" in place.log.read_text(), "the log says what happened")
         stop(watch)
         output = subprocess.run([client_path, "watch", "--socket", str(place.folder / "channel.sock"), "--count", "3"],

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <random>
 #include <string>
@@ -40,9 +41,9 @@ public:
                 append_value(message);
             }
         }
-        sd_bus_call_async(bus_, nullptr, message, count_answer, &tally_, 20'000'000);
+        // The library itself refuses some of it, and the bus would throw us out for the rest of that.
+        sent_count_ += sd_bus_call_async(bus_, nullptr, message, count_answer, &tally_, 20'000'000) >= 0 ? 1 : 0;
         sd_bus_message_unref(message);
-        ++sent_count_;
     }
     [[nodiscard]] bool is_answered() const { return tally_.error_count + tally_.return_count == sent_count_; }
     [[nodiscard]] const Tally& tally() const { return tally_; }
@@ -89,7 +90,11 @@ private:
                 case 0: sd_bus_message_append(message, "{sv}", key.c_str(), "s", word.c_str()); break;
                 case 1: sd_bus_message_append(message, "{sv}", key.c_str(), "u", below(6)); break;
                 case 2: sd_bus_message_append(message, "{sv}", key.c_str(), "as", 1, word.c_str()); break;
-                case 3: sd_bus_message_append(message, "{sv}", key.c_str(), "h", 0); break;
+                case 3:
+                    if (i <= 8) {  // the bus throws out who sends more than sixteen descriptors in one message
+                        sd_bus_message_append(message, "{sv}", key.c_str(), "h", 0);
+                    }
+                    break;
                 case 4: sd_bus_message_append(message, "{sv}", key.c_str(), "v", "v", "s", word.c_str()); break;
                 default: sd_bus_message_append(message, "{sv}", key.c_str(), "as", 0); break;
             }
@@ -123,8 +128,9 @@ int main(int argc, char** argv) {
         int result = 0;
         while ((result = sd_bus_process(bus, nullptr)) > 0) {
         }
-        if (result < 0 || (!caller.is_answered() && sd_bus_wait(bus, 1'000'000) < 0)) {
-            std::cout << "the bus threw us out" << std::endl;
+        result = result < 0 || caller.is_answered() ? result : sd_bus_wait(bus, 1'000'000);
+        if (result < 0 && result != -EINTR) {
+            std::cout << "the bus threw us out: " << std::strerror(-result) << std::endl;
             return 1;
         }
     }
