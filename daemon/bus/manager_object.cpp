@@ -62,7 +62,7 @@ ManagerObject::ManagerObject(Connection& connection, CallerLookup& lookup, sessi
 void ManagerObject::open_session(const sdbus::MethodCall& call) {
     Pending pending{.call = call, .sender = call.getSender(), .options = read_open_options(call), .peer = {}};
     const std::vector<sensor::Kind> present = daemon_.sensors();
-    for (const sensor::Kind kind : {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu}) {
+    for (const sensor::Kind kind : sensor::kKinds) {
         if (pending.options.granted.has(kind) && std::find(present.begin(), present.end(), kind) == present.end()) {
             throw Error(ErrorCode::SensorUnavailable, std::string("this device has no ") + word_of(kind) +
                                                           "; the Sensors property lists what it has");

@@ -46,7 +46,7 @@ session::SensorSet sensors_of(const std::vector<std::string>& words) {
     session::SensorSet sensors;
     for (const std::string& word : words) {
         bool is_known = false;
-        for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+        for (const Kind kind : sensor::kKinds) {
             if (word == word_of(kind)) {
                 sensors.add(kind);
                 is_known = true;

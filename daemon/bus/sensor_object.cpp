@@ -47,7 +47,7 @@ const char* word_of(sensor::Kind kind) noexcept {
 
 std::vector<std::string> words_of(session::SensorSet sensors) {
     std::vector<std::string> words;
-    for (const sensor::Kind kind : {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu}) {
+    for (const sensor::Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             words.emplace_back(word_of(kind));
         }

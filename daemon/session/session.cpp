@@ -24,8 +24,6 @@ const char* action_of(sensor::Kind kind) noexcept {
     return "org.perceptd1.unknown";
 }
 
-constexpr sensor::Kind kKinds[] = {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu};
-
 arena::Lease share_of(const BlockOut& block, bool allowed) noexcept {
     return allowed && block.lease ? block.lease.share() : arena::Lease();
 }
@@ -59,7 +57,7 @@ const char* name_of(Session::State state) noexcept {
 
 std::vector<std::string> actions_of(SensorSet sensors) {
     std::vector<std::string> actions;
-    for (const sensor::Kind kind : kKinds) {
+    for (const sensor::Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             actions.emplace_back(action_of(kind));
         }
@@ -166,7 +164,7 @@ void Session::handle_subscribe(const Request& request) {
     }
     sensors_ = request.sensors;
     SensorSet to_ask;
-    for (const sensor::Kind kind : kKinds) {
+    for (const sensor::Kind kind : sensor::kKinds) {
         if (sensors_.has(kind) && !options_.granted.has(kind)) {
             to_ask.add(kind);
         }

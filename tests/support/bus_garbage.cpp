@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "support/bus_handle.hpp"
+
 namespace {
 
 struct Tally {
@@ -114,11 +116,7 @@ int main(int argc, char** argv) {
     if (argc != 4) {
         return 2;
     }
-    sd_bus* bus = nullptr;
-    sd_bus_new(&bus);
-    sd_bus_set_address(bus, argv[1]);
-    sd_bus_set_bus_client(bus, 1);
-    sd_bus_start(bus);
+    sd_bus* const bus = perceptd::test::open_bus(argv[1]);
     Caller caller(bus, static_cast<std::uint32_t>(std::atoi(argv[2])));
     int left_count = std::atoi(argv[3]);
     while (left_count > 0 || !caller.is_answered()) {

@@ -14,6 +14,8 @@
 #include <sstream>
 #include <string>
 
+#include "support/bus_handle.hpp"
+
 namespace {
 
 struct Session {
@@ -158,14 +160,7 @@ int main(int argc, char** argv) {
     if (argc != 4) {
         return 2;
     }
-    sd_bus* bus = nullptr;
-    sd_bus_new(&bus);
-    sd_bus_set_address(bus, argv[1]);
-    sd_bus_set_bus_client(bus, 1);
-    if (sd_bus_start(bus) < 0) {
-        std::cout << "error no bus" << std::endl;
-        return 3;
-    }
+    sd_bus* const bus = perceptd::test::open_bus(argv[1]);
     Session session;
     if (!open_session(bus, argv[2], session)) {
         return 3;

@@ -6,14 +6,13 @@
 #include <systemd/sd-bus.h>
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "support/bus_handle.hpp"
 
 namespace perceptd::test {
 
@@ -32,13 +31,9 @@ public:
         std::int32_t uid = -1;
     };
 
-    explicit FakePolkit(const std::string& address) {
-        check(sd_bus_new(&bus_));
-        check(sd_bus_set_address(bus_, address.c_str()));
-        check(sd_bus_set_bus_client(bus_, 1));
-        check(sd_bus_start(bus_));
-        check(sd_bus_add_object_vtable(bus_, nullptr, kPath, kInterface, kMembers, this));
-        check(sd_bus_request_name(bus_, "org.freedesktop.PolicyKit1", 0));
+    explicit FakePolkit(const std::string& address) : bus_(open_bus(address)) {
+        check_bus(sd_bus_add_object_vtable(bus_, nullptr, kPath, kInterface, kMembers, this));
+        check_bus(sd_bus_request_name(bus_, "org.freedesktop.PolicyKit1", 0));
         thread_ = std::thread([this] { run(); });
     }
     ~FakePolkit() {
@@ -67,11 +62,6 @@ private:
     static constexpr const char* kInterface = "org.freedesktop.PolicyKit1.Authority";
     static const sd_bus_vtable kMembers[];
 
-    static void check(int result) {
-        if (result < 0) {
-            throw std::runtime_error(std::string("fake polkit: ") + std::strerror(-result));
-        }
-    }
     static int on_question(sd_bus_message* message, void* self, sd_bus_error* error) {
         return static_cast<FakePolkit*>(self)->answer(message, error);
     }
@@ -81,33 +71,33 @@ private:
     static Question read(sd_bus_message* message) {
         Question question;
         const char* text = nullptr;
-        check(sd_bus_message_enter_container(message, 'r', "sa{sv}"));
-        check(sd_bus_message_read(message, "s", &text));
+        check_bus(sd_bus_message_enter_container(message, 'r', "sa{sv}"));
+        check_bus(sd_bus_message_read(message, "s", &text));
         question.kind = text;
-        check(sd_bus_message_enter_container(message, 'a', "{sv}"));
+        check_bus(sd_bus_message_enter_container(message, 'a', "{sv}"));
         while (sd_bus_message_enter_container(message, 'e', "sv") > 0) {
-            check(sd_bus_message_read(message, "s", &text));
+            check_bus(sd_bus_message_read(message, "s", &text));
             const std::string key = text;
             if (key == "name") {
-                check(sd_bus_message_read(message, "v", "s", &text));
+                check_bus(sd_bus_message_read(message, "v", "s", &text));
                 question.name = text;
             } else if (key == "pid") {
-                check(sd_bus_message_read(message, "v", "u", &question.pid));
+                check_bus(sd_bus_message_read(message, "v", "u", &question.pid));
             } else if (key == "start-time") {
-                check(sd_bus_message_read(message, "v", "t", &question.start_time));
+                check_bus(sd_bus_message_read(message, "v", "t", &question.start_time));
             } else if (key == "uid") {
-                check(sd_bus_message_read(message, "v", "i", &question.uid));
+                check_bus(sd_bus_message_read(message, "v", "i", &question.uid));
             } else {
-                check(sd_bus_message_skip(message, "v"));
+                check_bus(sd_bus_message_skip(message, "v"));
             }
-            check(sd_bus_message_exit_container(message));
+            check_bus(sd_bus_message_exit_container(message));
         }
-        check(sd_bus_message_exit_container(message));
-        check(sd_bus_message_exit_container(message));
-        check(sd_bus_message_read(message, "s", &text));
+        check_bus(sd_bus_message_exit_container(message));
+        check_bus(sd_bus_message_exit_container(message));
+        check_bus(sd_bus_message_read(message, "s", &text));
         question.action = text;
-        check(sd_bus_message_skip(message, "a{ss}"));
-        check(sd_bus_message_read(message, "u", &question.flags));
+        check_bus(sd_bus_message_skip(message, "a{ss}"));
+        check_bus(sd_bus_message_read(message, "u", &question.flags));
         return question;
     }
     int answer(sd_bus_message* message, sd_bus_error* error) {
@@ -151,7 +141,7 @@ private:
         }
     }
 
-    sd_bus* bus_ = nullptr;
+    sd_bus* bus_;
     mutable std::mutex mutex_;
     std::vector<Question> questions_;
     std::string denied_;

@@ -1,13 +1,12 @@
 #include "listing.hpp"
 
-#include <time.h>
-
 #include <cstdint>
 #include <cstdio>
-#include <string_view>
+#include <map>
 #include <utility>
 
 #include "bus_client.hpp"
+#include "hub_clock.hpp"
 #include "table.hpp"
 
 namespace perceptctl {
@@ -17,12 +16,6 @@ constexpr const char* kRoot = "/org/perceptd1";
 constexpr const char* kManager = "org.perceptd1.Manager";
 constexpr const char* kSensor = "org.perceptd1.Sensor";
 constexpr const char* kSession = "org.perceptd1.Session";
-
-std::int64_t monotonic_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 std::string last_part(const std::string& path) {
     return path.substr(path.rfind('/') + 1);
@@ -60,15 +53,20 @@ Json describe_session(const Json& properties) {
             {"counters", properties.at("Counters")}};
 }
 
-/// One description per object that has `interface`, in the order of the paths.
+/// One description per object that has `interface`.
 Json list(BusClient& bus, const char* interface) {
-    Json found = Json::array();
-    const nlohmann::json sorted = nlohmann::json::parse(bus.objects().dump());
-    for (const auto& [path, interfaces] : sorted.items()) {
+    std::map<std::pair<std::size_t, std::string>, Json> sorted;  // by length first: session 10 comes after session 9
+    const Json objects = bus.objects();
+    for (const auto& [path, interfaces] : objects.items()) {
         if (interfaces.contains(interface)) {
-            const Json properties = Json::parse(interfaces.at(interface).dump());
-            found.push_back(interface == kSensor ? describe_sensor(path, properties) : describe_session(properties));
+            const Json& properties = interfaces.at(interface);
+            sorted[{path.size(), path}] =
+                interface == kSensor ? describe_sensor(path, properties) : describe_session(properties);
         }
+    }
+    Json found = Json::array();
+    for (auto& [place, description] : sorted) {
+        found.push_back(std::move(description));
     }
     return found;
 }
