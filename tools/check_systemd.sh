@@ -58,6 +58,10 @@ fi
 name=$(sed -n 's/^Name=//p' "$source_dir/org.perceptd1.service.in")
 grep -q "^BusName=$name\$" "$source_dir/perceptd.service.in" || fail "the unit does not own the name that activates it"
 grep -q "^SystemdService=perceptd.service\$" "$source_dir/org.perceptd1.service.in" || fail "activation leads elsewhere"
+# polkit answers a daemon that is not root about other users only when it owns the action.
+user=$(sed -n 's/^User=//p' "$source_dir/perceptd.service.in")
+[ "$(grep -c "<action id=" "$source_dir/org.perceptd1.policy")" = "$(grep -c "policykit.owner\">unix-user:$user<" "$source_dir/org.perceptd1.policy")" ] \
+    || fail "an action of the polkit policy is not owned by $user"
 grep -q "<allow own=\"$name\"/>" "$source_dir/org.perceptd1.conf" || fail "the bus policy lets nobody own $name"
 
 repeated=$(sed -n 's/^-- //p' "$source_dir/perceptd.catalog" | sort | uniq -d)

@@ -1,6 +1,8 @@
 #include "bus/grant_watch.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -36,6 +38,7 @@ void GrantWatch::schedule(std::int64_t after_ns) {
 }
 
 void GrantWatch::look() {
+    is_in_doubt_ = false;
     std::vector<std::uint64_t> ids;  // an answer may come at once and end a session
     sessions_.for_each([&ids](session::Session& session) { ids.push_back(session.id()); });
     for (const std::uint64_t id : ids) {
@@ -58,9 +61,12 @@ void GrantWatch::decided(std::uint64_t session_id, session::Verdict verdict, con
     if (verdict == session::Verdict::Granted) {
         return;
     }
-    if (verdict == session::Verdict::Unavailable && ++doubt_count_ < kDoubtsMax) {
-        schedule(kRetryNs);
-        return;
+    if (verdict == session::Verdict::Unavailable) {
+        doubt_count_ += std::exchange(is_in_doubt_, true) ? 0 : 1;  // once per look, however many sessions it covers
+        if (doubt_count_ < kDoubtsMax) {
+            schedule(kRetryNs);
+            return;
+        }
     }
     log::warning("bus", "session " + std::to_string(session_id) + " loses " + denied);
     sessions_.revoke(session_id);

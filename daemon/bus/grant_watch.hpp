@@ -18,6 +18,7 @@ public:
     GrantWatch(EventLoop& loop, PolkitAuthority& polkit, session::Registry& sessions);
 
 private:
+    void schedule(std::int64_t after_ns);
     void look();
     void decided(std::uint64_t session_id, session::Verdict verdict, const std::string& denied);
 
@@ -25,10 +26,9 @@ private:
     session::Registry& sessions_;
     std::unique_ptr<EventSource> timer_;
     bool is_scheduled_ = false;
-    std::uint32_t doubt_count_ = 0;  ///< looks in a row that polkit did not answer
+    bool is_in_doubt_ = false;       ///< polkit did not answer during this look
+    std::uint32_t doubt_count_ = 0;  ///< looks since polkit's last change that it did not answer
     std::shared_ptr<char> alive_ = std::make_shared<char>();
-
-    void schedule(std::int64_t after_ns);
 };
 
 }  // namespace perceptd::bus

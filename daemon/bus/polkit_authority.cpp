@@ -137,7 +137,7 @@ void PolkitAuthority::answered(std::uint64_t id, sdbus::MethodReply& reply, cons
     Question& question = found->second;
     std::optional<Answer> answer;
     if (error != nullptr) {
-        log::error("bus", "polkit does not answer, so nothing is granted: " + error->getMessage());
+        log::error("bus", "no answer from polkit, so nothing is granted: " + error->getMessage());
         if (question.asking == Asking::WithDialogue) {  // the dialogue must not outlive the question
             guard_event("ending a dialogue", [&] {
                 sdbus::MethodCall cancel = polkit_->createMethodCall(kAuthority, "CancelCheckAuthorization");
