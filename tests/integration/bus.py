@@ -47,6 +47,7 @@ def check_contract_and_sessions():
         monitor_file = open(place.folder / "monitor", "w")
         place.start(["dbus-monitor", "--address", place.address, "type='signal',sender='org.perceptd1'"],
                     stdout=monitor_file)
+        check(wait_until(lambda: (place.folder / "monitor").stat().st_size > 0), "the signals are watched")
         client = place.session()
         path = opened(client)
         compare_contract(place, ROOT, "org.perceptd1.Manager")
@@ -85,9 +86,9 @@ def check_contract_and_sessions():
         signals = place.folder / "monitor"
         for member in ("InterfacesAdded", "InterfacesRemoved", "PropertiesChanged", "Closed"):
             check(wait_until(lambda: f"member={member}" in signals.read_text()), f"{member} was sent")
-        text = signals.read_text()
-        check('"requested"' in text and '"streaming"' in text and text.count("member=InterfacesAdded") == 2,
-              "with the reason and the health, once per session")
+        check(wait_until(lambda: '"requested"' in signals.read_text() and '"streaming"' in signals.read_text()),
+              "with the reason and the health")
+        check(signals.read_text().count("member=InterfacesAdded") == 2, "and each session is announced once")
         monitor_file.close()
         used = processor_seconds(daemon)
         time.sleep(1)

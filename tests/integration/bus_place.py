@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,12 @@ def stop(process):
     process.wait()
 
 
+def accepts(path):
+    """Whether somebody listens on the socket at `path`: that it exists is not enough."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 class Place:
     """A folder, a bus in it, and the processes started there; all of it goes at the end."""
 
@@ -51,7 +58,7 @@ class Place:
 
     def __enter__(self):
         self.bus = self.start(["dbus-daemon", f"--config-file={self.folder}/bus.conf", "--nofork", "--nopidfile"])
-        check(wait_until((self.folder / "bus").exists), "a private bus runs")
+        check(wait_until(lambda: accepts(self.folder / "bus")), "a private bus runs")
         return self
 
     def __exit__(self, *_):

@@ -5,6 +5,8 @@
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +39,7 @@ public:
         if (::posix_spawnp(&pid_, "dbus-daemon", nullptr, nullptr, const_cast<char**>(arguments), environ) != 0) {
             throw std::runtime_error("dbus-daemon is missing: install dbus");
         }
-        for (int i = 0; i < 500 && !std::filesystem::exists(folder_ + "/socket"); ++i) {
+        for (int i = 0; i < 1000 && !accepts(); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
     }
@@ -61,6 +63,17 @@ public:
     void send(int signal_number) const { ::kill(pid_, signal_number); }
 
 private:
+    /// Whether the bus listens: that its socket exists is not enough.
+    [[nodiscard]] bool accepts() const {
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        (folder_ + "/socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
+        const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+        ::close(fd);
+        return connected;
+    }
+
     std::string folder_;
     pid_t pid_ = 0;
 };
