@@ -268,7 +268,7 @@ def check_watchdog():
                     break
             return False
 
-        place.daemon(environment={"NOTIFY_SOCKET": str(place.folder / "notify"), "WATCHDOG_USEC": "400000"})
+        place.daemon(environment={"NOTIFY_SOCKET": str(place.folder / "notify"), "WATCHDOG_USEC": "800000"})
         check(heard(10), "the watchdog is fed")
         client = place.session()
         opened(client)
