@@ -11,6 +11,17 @@
 #include "bus/interface.hpp"
 #include "support/private_bus.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define PERCEPTD_TEST_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PERCEPTD_TEST_ASAN
+#endif
+#endif
+#ifdef PERCEPTD_TEST_ASAN
+#include <sanitizer/lsan_interface.h>
+#endif
+
 using namespace perceptd;
 using namespace perceptd::bus;
 using perceptd::test::PrivateBus;
@@ -29,6 +40,23 @@ std::unique_ptr<EventSource> deadline(EventLoop& loop) {
     timer->arm_at(monotonic_ns() + 10 * kNsPerSecond);
     return timer;
 }
+
+/// sdbus-c++ 1.2 forgets the bus that it could not start; the daemon ends then, but a test must not.
+class LeaksAllowed {
+public:
+    LeaksAllowed() {
+#ifdef PERCEPTD_TEST_ASAN
+        __lsan_disable();
+#endif
+    }
+    ~LeaksAllowed() {
+#ifdef PERCEPTD_TEST_ASAN
+        __lsan_enable();
+#endif
+    }
+    LeaksAllowed(const LeaksAllowed&) = delete;
+    LeaksAllowed& operator=(const LeaksAllowed&) = delete;
+};
 
 struct Answer {
     std::string error;
@@ -177,6 +205,7 @@ TEST_CASE("a bus that dies is noticed once, and the loop goes on") {
 
 TEST_CASE("a bus that is not there says what to do") {
     EventLoop loop;
+    const LeaksAllowed by_the_library;
     try {
         const Connection connection(loop, {Address::Kind::Private, "unix:path=/nonexistent/bus"});
         FAIL("connected to nothing");
