@@ -84,6 +84,7 @@ void Daemon::shut_down() noexcept {
 
 void Daemon::apply_live(const Settings& settings) noexcept {
     log::set_level(settings.log.level);
+    options_.settings.log = settings.log;
     options_.settings.windows.deadline_ms = settings.windows.deadline_ms;
     if (pipeline_) {
         pipeline_->set_deadline(settings.windows.deadline_ms * kNsPerMs);
@@ -287,6 +288,7 @@ void Daemon::restart_pipeline() {
         delivered_before_[sensor::index_of(kind)] = source_->counters(kind).delivered_count;
     }
     first_samples_due_->arm_at(monotonic_ns() + kFirstSampleNs);
+    sensing_since_ns_ = monotonic_ns();
     pipeline_ = std::make_unique<Pipeline>(*source_, options);
     windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
 }

@@ -12,6 +12,7 @@
 
 #include "arena/arena.hpp"
 #include "base/event_loop.hpp"
+#include "bus/daemon_view.hpp"
 #include "pipeline.hpp"
 #include "sensor/source.hpp"
 #include "session/authority.hpp"
@@ -29,7 +30,7 @@ struct DaemonOptions {
 };
 
 /// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.
-class Daemon final : private session::Feed {
+class Daemon final : public bus::DaemonView, private session::Feed {
 public:
     Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options);
     ~Daemon() override;
@@ -38,6 +39,14 @@ public:
     void shut_down() noexcept;
     /// Takes over the keys that the schema marks live; nothing is interrupted.
     void apply_live(const Settings& settings) noexcept;
+    /// Moves while the pipeline thread is well; constant while no sensor is held.
+    [[nodiscard]] std::uint64_t heartbeat_count() const noexcept;
+    [[nodiscard]] bool is_sensing() const noexcept { return pipeline_ != nullptr; }
+
+    [[nodiscard]] std::vector<sensor::Kind> sensors() const override;
+    [[nodiscard]] bus::SensorState sensor_state(sensor::Kind kind) const override;
+    [[nodiscard]] session::Registry& sessions() noexcept override { return sessions_; }
+    [[nodiscard]] std::string configuration() const override { return to_json_text(options_.settings); }
 
 private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
@@ -63,6 +72,7 @@ private:
     std::uint64_t next_window_id_ = 0;
     bool restart_scheduled_ = false;
     std::unique_ptr<Pipeline> pipeline_;
+    std::int64_t sensing_since_ns_ = 0;  // hub time of the pipeline's start
     StreamArenas pipeline_arenas_;
     std::unique_ptr<EventSource> windows_ready_;
     session::Quota quota_;

@@ -113,6 +113,7 @@ void Pipeline::run(const std::atomic<bool>& stop) noexcept {
     while (!stop.load(std::memory_order_acquire)) {
         aligner_.set_deadline(deadline_ns_.load(std::memory_order_relaxed));
         wait(monotonic_ns());
+        counters_.heartbeat_count.fetch_add(1, std::memory_order_relaxed);
         take_samples();
         close_windows();
     }

@@ -71,6 +71,7 @@ struct PipelineCounters {
     std::atomic<std::uint64_t> imu_rows_lost_count{0};
     std::atomic<std::uint64_t> gate_reference_bytes{0};
     std::atomic<std::int64_t> window_to_tokens_max_ns{0};
+    std::atomic<std::uint64_t> heartbeat_count{0};  ///< wake-ups: at least ten a second while the thread is well
 };
 
 /// Threads: constructor, destructor and pop() on the main thread.

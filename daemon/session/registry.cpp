@@ -79,6 +79,9 @@ Session& Registry::open(Channel& channel, Peer peer, OpenOptions options) {
     });
     entries_.emplace(id, std::move(entry));
     arm_deadline();
+    if (opened_) {
+        opened_(session);
+    }
     return session;
 }
 
@@ -154,12 +157,18 @@ std::uint32_t Registry::drop_grant(uid_t uid, SensorSet sensors) noexcept {
         Session& session = *entry.session;
         if (session.peer().uid == uid && session.sensors().intersects(sensors) &&
             session.state() != Session::State::Closed) {
-            session.notify(NoticeKind::GrantRevoked, "a permission was taken back");
-            session.close(EndCause::Revoked, "a permission was taken back");
+            revoke(id);
             ++count;
         }
     }
     return count;
+}
+
+void Registry::revoke(std::uint64_t id) noexcept {
+    if (Session* const session = find(id)) {
+        session->notify(NoticeKind::GrantRevoked, "a permission was taken back");
+        session->close(EndCause::Revoked, "a permission was taken back");
+    }
 }
 
 void Registry::drop_all(EndCause cause, std::string_view text) noexcept {

@@ -26,7 +26,7 @@ class DaemonProcess:
         if settings is not None:
             (folder / "conf.d/test.json").write_text(json.dumps(settings))
         self.channel = str(self.root / "channel.sock")
-        self.arguments = [executable, "--root", str(self.root), "--channel", self.channel]
+        self.arguments = [executable, "--root", str(self.root), "--channel", self.channel, "--bus=none"]
         self.before_start = before_start
         self.environment = {**os.environ, **(environment or {})}
         self.log_path = self.root / "log"

@@ -18,7 +18,7 @@ NOBODY = 65534
 
 def fails(root, *options, **process):
     """Runs a daemon that must not start; gives back its exit code and what it said."""
-    result = subprocess.run([daemon_path, "--root", str(root), "--channel", str(root / "channel.sock"), *options],
+    result = subprocess.run([daemon_path, "--root", str(root), "--channel", str(root / "channel.sock"), "--bus=none", *options],
                             capture_output=True, text=True, timeout=30, **process)
     return result.returncode, result.stderr
 
