@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed inputs of gguf_fuzzer: small, valid GGUF files, one per feature. Usage: make_gguf_corpus.py FOLDER"""
+"""Writes the seed inputs of fuzz_gguf: small, valid GGUF files, one per feature. Usage: make_gguf_corpus.py FOLDER"""
 import pathlib
 import struct
 import sys
@@ -77,7 +77,7 @@ def blocks():
     return gguf([entry("general.alignment", U32, 32)], [(f"t{kind}", [count], kind, bytes(size)) for kind, (count, size) in sizes.items()], 2)
 
 
-folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent / "corpus" / "gguf_fuzzer"
+folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent / "corpus" / "fuzz_gguf"
 folder.mkdir(parents=True, exist_ok=True)
 for name, content in {"decoder": decoder(), "spm": gguf(spm(True)), "bpe_gpt2": gguf(bpe("gpt-2")), "bpe_llama": gguf(bpe("llama-bpe")),
                       "bpe_qwen2": gguf(bpe("qwen2")), "own": own(), "blocks": blocks()}.items():
