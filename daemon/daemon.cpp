@@ -1,14 +1,8 @@
 #include "daemon.hpp"
 
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <systemd/sd-daemon.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <exception>
+#include <utility>
 
 #include "base/log.hpp"
 #include "sensor/synthetic.hpp"
@@ -22,6 +16,7 @@ using session::BlockKind;
 
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
+constexpr std::int64_t kFirstSampleNs = 2 * kNsPerSecond;
 
 std::size_t slices_per_window(const Settings& settings) {
     return 2 * settings.windows.max_length_ms / 10 + 16;  // the first window also has its lead
@@ -64,30 +59,32 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
     : loop_(loop),
       options_(std::move(options)),
       quota_(limits_of(options_.settings.sessions)),
-      sessions_(loop, quota_, authority, *this) {
+      sessions_(loop, quota_, authority, *this),
+      restart_again_(loop.add_timer([this] { restart_or_retry(); })),
+      first_samples_due_(loop.add_timer([this] { check_first_samples(); })) {
     make_source();
     make_arenas();
-    listen();
+    listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
 }
 
 Daemon::~Daemon() {
     shut_down();
     windows_ready_.reset();
     pipeline_.reset();
-    accepting_.reset();
-    if (made_socket_) {
-        ::unlink(options_.channel_path.c_str());
-    }
+    listener_.reset();
 }
 
 void Daemon::shut_down() noexcept {
-    accepting_.reset();
+    if (listener_) {
+        listener_->stop();
+    }
     sessions_.notify(session::NoticeKind::ShuttingDown, "the daemon stops");
     sessions_.drop_all(session::EndCause::Shutdown, "the daemon stops");
 }
 
 void Daemon::apply_live(const Settings& settings) noexcept {
     log::set_level(settings.log.level);
+    options_.settings.log = settings.log;
     options_.settings.windows.deadline_ms = settings.windows.deadline_ms;
     if (pipeline_) {
         pipeline_->set_deadline(settings.windows.deadline_ms * kNsPerMs);
@@ -125,7 +122,7 @@ void Daemon::make_arenas() {
     arena::HeapChoice choice =
         arena::choose_heap(options_.settings.arena.heaps, arena::Writer::Daemon, options_.device_root);
     for (const std::string& reason : choice.rejected) {
-        log::info("arena", "heap passed over: " + reason);
+        log::write(log::Message::HeapFallback, log::Level::Info, "arena", "heap passed over: " + reason);
     }
     const auto make = [&](const char* label, std::uint32_t slot_count, std::size_t slot_bytes) {
         auto arena = std::make_unique<arena::Arena>(
@@ -153,58 +150,6 @@ void Daemon::make_arenas() {
             make("motion", token_slots, tokens::motion_block_bytes(rows, slices_per_window(options_.settings)));
     }
     log::info("arena", "buffers come from " + choice.heap->name());
-}
-
-void Daemon::listen() {
-    if (::sd_listen_fds(1) > 0) {
-        listening_fd_.reset(SD_LISTEN_FDS_START);
-    } else {
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        if (options_.channel_path.empty() || options_.channel_path.size() >= sizeof(address.sun_path)) {
-            throw Error(ErrorCode::InvalidArgument, "socket path is empty or longer than 107 characters: '" +
-                                                        options_.channel_path + "'; choose another with --channel");
-        }
-        std::copy(options_.channel_path.begin(), options_.channel_path.end(), address.sun_path);
-        UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd) {
-            throw_errno("socket");
-        }
-        if (::connect(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-            throw Error(ErrorCode::Busy, "another perceptd serves " + options_.channel_path +
-                                             "; stop it first or choose another path with --channel");
-        }
-        if (errno == ECONNREFUSED) {
-            // A socket that nobody listens on: left by a daemon that was killed.
-            ::unlink(options_.channel_path.c_str());
-        }
-        fd.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd || ::bind(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-            throw_errno("bind", options_.channel_path);
-        }
-        made_socket_ = true;
-        // Who may do what is the authority's decision, not the file mode's.
-        if (::chmod(options_.channel_path.c_str(), 0666) != 0 || ::listen(fd.borrow(), 64) != 0) {
-            throw_errno("listen", options_.channel_path);
-        }
-        listening_fd_ = std::move(fd);
-    }
-    accepting_ = loop_.add_io(listening_fd_.borrow(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
-}
-
-void Daemon::accept_all() {
-    constexpr int kAcceptsPerWakeUp = 16;
-    for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
-        UniqueFd socket(::accept4(listening_fd_.borrow(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket) {
-            return;
-        }
-        try {
-            sessions_.accept(std::move(socket));
-        } catch (const std::exception& error) {
-            log::warning("session", std::string("connection refused: ") + error.what());
-        }
-    }
 }
 
 session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
@@ -242,7 +187,13 @@ session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
         add(BlockKind::Motion, motion_arena_);
     }
     if (changed) {
-        restart_pipeline();
+        try {
+            restart_pipeline();
+        } catch (...) {
+            // The newcomer goes without; whoever streamed before goes on.
+            detach(0, sensors);
+            throw;
+        }
     }
     return offer;
 }
@@ -254,7 +205,7 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
             changed = --holders_[sensor::index_of(kind)] == 0 || changed;
         }
     }
-    if (!changed || restart_scheduled_) {
+    if ((!changed && pipeline_) || restart_scheduled_) {
         return;
     }
     // After the current dispatch: a window may be under delivery right now.
@@ -262,7 +213,7 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
         restart_scheduled_ = true;
         loop_.defer([this] {
             restart_scheduled_ = false;
-            restart_pipeline();
+            restart_or_retry();
         });
     } catch (const std::exception& error) {
         restart_scheduled_ = false;
@@ -270,10 +221,41 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
     }
 }
 
+void Daemon::check_first_samples() {
+    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+        const std::size_t index = sensor::index_of(kind);
+        if (pipeline_ && held(kind) && source_->counters(kind).delivered_count == delivered_before_[index]) {
+            constexpr std::array<const char*, sensor::kKindCount> kNames{"camera", "microphone", "imu"};
+            const std::string text = std::string("the ") + kNames[index] + " was switched on and delivers nothing";
+            log::write(log::Message::SensorSilent, log::Level::Warning, "sensor", text);
+            sessions_.notify(session::NoticeKind::SensorLost, text);
+        }
+    }
+}
+
+void Daemon::restart_or_retry() {
+    try {
+        restart_pipeline();
+        if (std::exchange(sensors_lost_, false)) {
+            sessions_.notify(session::NoticeKind::SensorRestored, "the sensors are on again");
+        }
+    } catch (const std::exception& error) {
+        log::error("daemon", std::string("the sensors could not be started and are tried again: ") + error.what());
+        if (!std::exchange(sensors_lost_, true)) {
+            sessions_.notify(session::NoticeKind::SensorLost, error.what());
+        }
+        restart_again_->arm_at(monotonic_ns() + kNsPerSecond);
+    }
+}
+
 void Daemon::restart_pipeline() {
     windows_ready_.reset();
     if (pipeline_) {
-        next_window_id_ += pipeline_->counters().windows_count.load(std::memory_order_relaxed);
+        const PipelineCounters& counters = pipeline_->counters();
+        next_window_id_ += counters.windows_count.load(std::memory_order_relaxed);
+        // The one place where pixels are kept: the gate's references, not a copy of the frame.
+        log::debug("daemon", "sensors stop after " + std::to_string(counters.windows_count) +
+                                 " windows; patch reference bytes: " + std::to_string(counters.gate_reference_bytes));
         pipeline_.reset();
     }
     pipeline_arenas_ = {};
@@ -302,6 +284,11 @@ void Daemon::restart_pipeline() {
     options.longest_window_ns = options_.settings.windows.max_length_ms * kNsPerMs;
     options.first_window_id = next_window_id_;
     options.fifo_priority = static_cast<int>(options_.settings.threads.pipeline_priority);
+    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+        delivered_before_[sensor::index_of(kind)] = source_->counters(kind).delivered_count;
+    }
+    first_samples_due_->arm_at(monotonic_ns() + kFirstSampleNs);
+    sensing_since_ns_ = monotonic_ns();
     pipeline_ = std::make_unique<Pipeline>(*source_, options);
     windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
 }

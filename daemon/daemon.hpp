@@ -6,14 +6,17 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "arena/arena.hpp"
 #include "base/event_loop.hpp"
+#include "bus/daemon_view.hpp"
 #include "pipeline.hpp"
 #include "sensor/source.hpp"
 #include "session/authority.hpp"
+#include "session/listener.hpp"
 #include "session/quota.hpp"
 #include "session/registry.hpp"
 #include "settings.hpp"
@@ -27,7 +30,7 @@ struct DaemonOptions {
 };
 
 /// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.
-class Daemon final : private session::Feed {
+class Daemon final : public bus::DaemonView, private session::Feed {
 public:
     Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options);
     ~Daemon() override;
@@ -36,6 +39,14 @@ public:
     void shut_down() noexcept;
     /// Takes over the keys that the schema marks live; nothing is interrupted.
     void apply_live(const Settings& settings) noexcept;
+    /// Moves while the pipeline thread is well; constant while no sensor is held.
+    [[nodiscard]] std::uint64_t heartbeat_count() const noexcept;
+    [[nodiscard]] bool is_sensing() const noexcept { return pipeline_ != nullptr; }
+
+    [[nodiscard]] std::vector<sensor::Kind> sensors() const override;
+    [[nodiscard]] bus::SensorState sensor_state(sensor::Kind kind) const override;
+    [[nodiscard]] session::Registry& sessions() noexcept override { return sessions_; }
+    [[nodiscard]] std::string configuration() const override { return to_json_text(options_.settings); }
 
 private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
@@ -43,9 +54,9 @@ private:
 
     void make_source();
     void make_arenas();
-    void listen();
-    void accept_all();
     void restart_pipeline();
+    void restart_or_retry();
+    void check_first_samples();
     void deliver_windows();
     [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
 
@@ -61,13 +72,16 @@ private:
     std::uint64_t next_window_id_ = 0;
     bool restart_scheduled_ = false;
     std::unique_ptr<Pipeline> pipeline_;
+    std::int64_t sensing_since_ns_ = 0;  // hub time of the pipeline's start
     StreamArenas pipeline_arenas_;
     std::unique_ptr<EventSource> windows_ready_;
     session::Quota quota_;
     session::Registry sessions_;
-    UniqueFd listening_fd_;
-    bool made_socket_ = false;
-    std::unique_ptr<EventSource> accepting_;
+    std::unique_ptr<EventSource> restart_again_;  ///< armed while sensors that are held could not be started
+    bool sensors_lost_ = false;
+    std::unique_ptr<EventSource> first_samples_due_;
+    std::array<std::uint64_t, sensor::kKindCount> delivered_before_{};
+    std::optional<session::Listener> listener_;
 };
 
 }  // namespace perceptd

@@ -113,6 +113,7 @@ void Pipeline::run(const std::atomic<bool>& stop) noexcept {
     while (!stop.load(std::memory_order_acquire)) {
         aligner_.set_deadline(deadline_ns_.load(std::memory_order_relaxed));
         wait(monotonic_ns());
+        counters_.heartbeat_count.fetch_add(1, std::memory_order_relaxed);
         take_samples();
         close_windows();
     }
@@ -265,9 +266,9 @@ void Pipeline::close_windows() noexcept {
         if (options_.arenas.motion != nullptr) {
             fill_motion(plan, record);
         }
-        const std::int64_t took_ns = monotonic_ns() - closed_at_ns;
-        if (took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
-            counters_.window_to_tokens_max_ns.store(took_ns, std::memory_order_relaxed);
+        record.tokens_took_ns = monotonic_ns() - closed_at_ns;
+        if (record.tokens_took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
+            counters_.window_to_tokens_max_ns.store(record.tokens_took_ns, std::memory_order_relaxed);
         }
         counters_.windows_count.fetch_add(1, std::memory_order_relaxed);
         record.lost_upstream_count = counters_.windows_lost_count.load(std::memory_order_relaxed);

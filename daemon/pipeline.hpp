@@ -56,6 +56,7 @@ struct WindowRecord {
     BlockRecord mel;
     BlockRecord motion;
     std::uint64_t lost_upstream_count = 0;
+    std::int64_t tokens_took_ns = 0;  ///< from the close of the window to its last block
 };
 
 /// Ends the lease counts that `record` carries. Any thread that took it from the ring.
@@ -70,6 +71,7 @@ struct PipelineCounters {
     std::atomic<std::uint64_t> imu_rows_lost_count{0};
     std::atomic<std::uint64_t> gate_reference_bytes{0};
     std::atomic<std::int64_t> window_to_tokens_max_ns{0};
+    std::atomic<std::uint64_t> heartbeat_count{0};  ///< wake-ups: at least ten a second while the thread is well
 };
 
 /// Threads: constructor, destructor and pop() on the main thread.

@@ -24,8 +24,6 @@ const char* action_of(sensor::Kind kind) noexcept {
     return "org.perceptd1.unknown";
 }
 
-constexpr sensor::Kind kKinds[] = {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu};
-
 arena::Lease share_of(const BlockOut& block, bool allowed) noexcept {
     return allowed && block.lease ? block.lease.share() : arena::Lease();
 }
@@ -44,6 +42,27 @@ const char* name_of(EndCause cause) noexcept {
         case EndCause::Shutdown: return "shutdown";
     }
     return "unknown";
+}
+
+const char* name_of(Session::State state) noexcept {
+    switch (state) {
+        case Session::State::Hello: return "hello";
+        case Session::State::Subscribe: return "subscribe";
+        case Session::State::Authorizing: return "authorizing";
+        case Session::State::Streaming: return "streaming";
+        case Session::State::Closed: return "closed";
+    }
+    return "unknown";
+}
+
+std::vector<std::string> actions_of(SensorSet sensors) {
+    std::vector<std::string> actions;
+    for (const sensor::Kind kind : sensor::kKinds) {
+        if (sensors.has(kind)) {
+            actions.emplace_back(action_of(kind));
+        }
+    }
+    return actions;
 }
 
 Session::Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed,
@@ -144,12 +163,13 @@ void Session::handle_subscribe(const Request& request) {
         return;
     }
     sensors_ = request.sensors;
-    std::vector<std::string> actions;
-    for (const sensor::Kind kind : kKinds) {
+    SensorSet to_ask;
+    for (const sensor::Kind kind : sensor::kKinds) {
         if (sensors_.has(kind) && !options_.granted.has(kind)) {
-            actions.emplace_back(action_of(kind));
+            to_ask.add(kind);
         }
     }
+    const std::vector<std::string> actions = actions_of(to_ask);
     state_ = State::Authorizing;
     if (actions.empty()) {
         start_streams(Verdict::Granted, {});
@@ -305,7 +325,12 @@ void Session::check_deadline(std::int64_t now_ns) noexcept {
     // Authorizing is excused: the wearer may be reading a dialogue.
     if ((state_ == State::Hello || state_ == State::Subscribe) && options_.handshake_deadline_ns != 0 &&
         now_ns >= options_.handshake_deadline_ns) {
-        close(EndCause::Timeout, "the client did not subscribe in time");
+        try {
+            fail(Error(ErrorCode::ProtocolViolation, "Hello and Subscribe must follow within 10 s of connecting"),
+                 EndCause::Timeout);
+        } catch (const std::exception& failure) {  // no memory for the words
+            close(EndCause::Timeout, failure.what());
+        }
     }
 }
 

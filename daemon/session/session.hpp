@@ -24,6 +24,9 @@ namespace perceptd::session {
 enum class EndCause : std::uint8_t { Client, Requested, PeerGone, Revoked, Protocol, Timeout, Unresponsive, Shutdown };
 const char* name_of(EndCause cause) noexcept;
 
+/// The polkit actions that a set of sensors needs, in the order of the kinds.
+std::vector<std::string> actions_of(SensorSet sensors);
+
 /// Thread-bound (main thread). Events come from outside (see Registry), so that a test needs no loop. Nothing but the
 /// constructor throws.
 class Session {
@@ -73,6 +76,10 @@ public:
     [[nodiscard]] const Peer& peer() const noexcept { return options_.peer; }
     [[nodiscard]] const std::string& label() const noexcept { return options_.label; }
     [[nodiscard]] SensorSet sensors() const noexcept { return sensors_; }
+    /// What it streams; before that, what OpenSession was granted.
+    [[nodiscard]] SensorSet granted() const noexcept {
+        return state_ == State::Streaming ? sensors_ : options_.granted;
+    }
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
     [[nodiscard]] std::uint32_t windows_in_flight() const noexcept { return static_cast<std::uint32_t>(held_.size()); }
     [[nodiscard]] std::uint32_t windows_in_flight_max() const noexcept { return options_.windows_in_flight_max; }
@@ -124,5 +131,8 @@ private:
     std::string end_text_;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< an answer of the authority may outlive the session
 };
+
+/// The word of org.perceptd1.Session.State.
+const char* name_of(Session::State state) noexcept;
 
 }  // namespace perceptd::session
