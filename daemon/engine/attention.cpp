@@ -7,7 +7,7 @@ namespace perceptd::engine {
 namespace {
 
 /// Tokens whose K and V are in hand at once in project_qkv().
-constexpr std::size_t kTokensPerTile = 12;
+constexpr std::size_t kTokensPerTile = 16;
 
 /// One head of one projection: bias, head norm and rotation applied, `values` in place.
 struct HeadFinish {

@@ -5,6 +5,8 @@
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 #include "base/error.hpp"
@@ -32,12 +34,24 @@ const KernelTable* compiled_table(InstructionSet set) noexcept {
     return nullptr;
 }
 
+#if defined(__x86_64__)
+/// Not among the names that every compiler's __builtin_cpu_supports() knows.
+bool has_f16c() noexcept {
+    constexpr unsigned kF16c = 1U << 29U;
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0;
+}
+#endif
+
 bool processor_has(InstructionSet set) noexcept {
     switch (set) {
         case InstructionSet::Portable: return true;
         case InstructionSet::Avx2:
 #if defined(__x86_64__)
-            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+            return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #else
             return false;
 #endif

@@ -11,8 +11,6 @@
 namespace perceptd::engine {
 namespace {
 
-constexpr std::size_t kSuperBlock = 256;
-
 std::uint8_t byte_at(const std::byte* p, std::size_t i) noexcept {
     return std::to_integer<std::uint8_t>(p[i]);
 }

@@ -6,5 +6,5 @@ program=$1 corpus=$2 seconds=$3
 found=$(mktemp -d)
 trap 'rm -rf "$found"' EXIT
 mkdir -p fuzz-failures
-"$program" -max_total_time="$seconds" -seed=1 -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1 \
+"$program" -max_total_time="$seconds" -seed=1 -timeout=10 -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 \
     -artifact_prefix="fuzz-failures/$(basename "$program")-" "$found" "$corpus"

@@ -1,5 +1,5 @@
 // Kernels over single rows of floats: norms, activation functions, quantization, rotation, KV codes. Written once over
-// `Lanes`; internal linkage, like matmul_template.hpp. Only add, mul, fma, div, sqrt: all exactly rounded everywhere.
+// `Lanes`; internal linkage, like matmul.inl. Only add, mul, fma, div, sqrt: all exactly rounded everywhere.
 #pragma once
 
 #include "engine/kernels.hpp"

@@ -1,9 +1,9 @@
 // Fills a KernelTable from the templates: included once by each kernels_*.cpp after its lanes.
 #pragma once
 
-#include "engine/attention_template.hpp"
-#include "engine/linear_template.hpp"
-#include "engine/rows_template.hpp"
+#include "engine/attention.inl"
+#include "engine/linear.inl"
+#include "engine/rows.inl"
 
 namespace perceptd::engine {
 namespace {

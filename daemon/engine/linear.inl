@@ -1,8 +1,8 @@
-// The loops around matmul_template.hpp: ranges of row blocks, tiles of tokens, the store. Internal linkage, like it.
+// The loops around matmul.inl: ranges of row blocks, tiles of tokens, the store. Internal linkage, like it.
 // Tokens outside, row blocks inside: a tile of activations stays in L1 while the range's weights come from L2.
 #pragma once
 
-#include "engine/matmul_template.hpp"
+#include "engine/matmul.inl"
 
 namespace perceptd::engine {
 namespace {

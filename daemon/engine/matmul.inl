@@ -1,5 +1,5 @@
 // Matrix products of one row block with a tile of tokens, for every weight kind, written once over `Lanes` (eight lanes
-// of one instruction set, see lanes_*.hpp). Everything here has internal linkage: each set compiles its own copy.
+// of one instruction set, see kernels_*.cpp). Everything here has internal linkage: each set compiles its own copy.
 // Columns are tokens; each has its own accumulator, so the tile's width never changes a bit.
 #pragma once
 

@@ -1,4 +1,4 @@
-// KV codes and the attention of one piece, written once over `Lanes`; internal linkage, like matmul_template.hpp.
+// KV codes and the attention of one piece, written once over `Lanes`; internal linkage, like matmul.inl.
 // A tile is 32 positions from a multiple of 32; within it: scores by 8-lane dots, one exp for all, then the values
 // ascending. Keys and values are decoded once per tile and used by all queries of the piece.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include "engine/attention.hpp"
 #include "engine/number_formats.hpp"
-#include "engine/rows_template.hpp"
+#include "engine/rows.inl"
 
 namespace perceptd::engine {
 namespace {
