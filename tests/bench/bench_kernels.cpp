@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
     ::sched_setaffinity(0, sizeof(first), &first);
     WorkerTeam team({.worker_count = 2, .cpu_indices = {0, 1}, .spin_us = 1000});
     const engine::HugeBuffer to_read(kReadBytes);
-    std::memset(to_read.data(), 1, to_read.size());
+    std::memset(to_read.data(), 1, to_read.size_bytes());
     std::vector<double> reads;
     std::vector<double> peaks;
     nlohmann::json result = {{"instruction_set", name_of(kernels.set)}, {"rounds", rounds}};

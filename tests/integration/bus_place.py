@@ -10,7 +10,8 @@ import sys
 import tempfile
 import time
 
-daemon_path, client_path, source_root, polkit_path, session_path, garbage_path = sys.argv[1:7]
+# A test moves between folders; meson may name the programs from the build folder.
+daemon_path, client_path, source_root, polkit_path, session_path, garbage_path = map(os.path.abspath, sys.argv[1:7])
 BUS_CONFIGURATION = """<busconfig><type>session</type><listen>{}</listen><auth>EXTERNAL</auth><policy context="default">
 <allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>"""
 

@@ -23,7 +23,7 @@ from daemon_process import DaemonProcess, check
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 from protobuf_by_hand import fields, message, varint
 
-daemon_path, reader_path, source_root = sys.argv[1:4]
+daemon_path, reader_path, source_root = map(os.path.abspath, sys.argv[1:4])
 KILLS = int(os.environ.get("PERCEPTD_TEST_KILLS", "500"))
 SLOTS_MAX = 256
 HEADER = struct.Struct("<IIIIQQQ")

@@ -31,9 +31,9 @@ Planned planned(const std::string& path, bool fuse) {
     const model::Gguf gguf = model::Gguf::parse(file.bytes(), file.label());
     const model::Decoder decoder = model::read_decoder(gguf);
     const engine::PackedDecoder layout = engine::PackedDecoder::lay_out(decoder);
-    graph::Graph graph = graph::build_decoder(
-        engine::decoder_shape_of(decoder.config),
-        [&](std::string_view name, std::uint32_t, std::uint32_t) { return layout.form_of(name); });
+    graph::Graph graph =
+        graph::build_decoder(engine::decoder_shape_of(decoder.config),
+                             [&](std::string_view name, std::uint32_t, std::uint32_t) { return layout.form_of(name); });
     const engine::KvShape kv{1, decoder.config.kv_head_count, decoder.config.head_dim, engine::KvFormat::F16};
     return {decoder.config, fuse ? graph::fuse(std::move(graph)) : std::move(graph), kv.position_bytes()};
 }
@@ -60,7 +60,8 @@ Json tiles_of(const Planned& plan, std::uint64_t tcm_bytes, std::uint32_t positi
     for (const std::uint32_t tokens : {1U, 5U, 64U, 512U}) {
         const graph::TileMachine machine{.tcm_bytes = tcm_bytes};
         const auto block = graph::plan_feed_forward(
-            {.tokens = tokens, .hidden_width = plan.config.width, .ffn_width = plan.config.feed_forward_width}, machine);
+            {.tokens = tokens, .hidden_width = plan.config.width, .ffn_width = plan.config.feed_forward_width},
+            machine);
         const graph::AttentionShape& heads = plan.graph.attention;
         const auto attention = graph::plan_attention({.query_rows = tokens * heads.query_heads / heads.kv_heads,
                                                       .positions = positions + tokens,
@@ -149,7 +150,8 @@ std::string text_of(const Json& report, const Planned& plan) {
         text += "\npinned\n";
         for (const Json& model : report["residency"]["models"]) {
             text += "  " + model["role"].get<std::string>() + ": " + mebibytes(model["pinned_bytes"]) + " of " +
-                    mebibytes(model["weight_bytes"]) + " MiB (" + std::to_string(model["weights"].size()) + " weights)\n";
+                    mebibytes(model["weight_bytes"]) + " MiB (" + std::to_string(model["weights"].size()) +
+                    " weights)\n";
         }
     }
     return text;

@@ -149,7 +149,8 @@ TEST_CASE("the block computes silu(gate x) * (up x), then down, as double arithm
             const double wanted = product(row(block.down, h, 96), between);
             const ActivationGroup& group = out[token * 2 + h / 32];
             largest = std::max(largest, std::abs(wanted));
-            error = std::max(error, std::abs(wanted - static_cast<double>(group.scale) * group.codes[place_in_group(h % 32)]));
+            error = std::max(error,
+                             std::abs(wanted - static_cast<double>(group.scale) * group.codes[place_in_group(h % 32)]));
         }
         CHECK(error / largest < 0.02);  // two roundings to 8 bits
     }
