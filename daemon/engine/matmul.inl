@@ -117,6 +117,10 @@ inline __attribute__((always_inline)) void add_group(const std::byte* codes, con
     }
 }
 
+/// How far ahead of the codes in use the next ones are asked for. A plain read loop loses by this, but a kernel's
+/// instructions leave too few loads in flight: one token reached 0.70 of the read bandwidth without, 0.86 with it.
+constexpr std::size_t kPrefetchBytes = 3072;
+
 /// acc[c] = row block * token c over all of K.
 template <WeightKind Kind, int Columns>
 void integer_block(const std::byte* block, std::size_t groups, const ActivationGroup* first, std::size_t stride,
@@ -131,6 +135,11 @@ void integer_block(const std::byte* block, std::size_t groups, const ActivationG
     for (std::size_t g = 0; g < groups; g += shape.groups, block += shape.bytes()) {
         const std::size_t here = groups - g < shape.groups ? groups - g : shape.groups;
         for (std::size_t j = 0; j < here; ++j) {
+            const std::byte* ahead = block + shape.header_bytes + j * shape.group_bytes + kPrefetchBytes;
+#pragma GCC unroll 4
+            for (std::size_t line = 0; line < shape.group_bytes; line += 64) {
+                __builtin_prefetch(ahead + line);
+            }
             add_group<Kind, Columns>(block + shape.header_bytes + j * shape.group_bytes, GroupOf<Kind>{block, j}, a,
                                      acc);
 #pragma GCC unroll 8

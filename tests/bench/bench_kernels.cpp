@@ -44,8 +44,8 @@ struct Stack {
         std::mt19937 random(1);
         std::vector<std::byte> source(kRows * source_row_bytes(kind, kColumns));
         for (std::byte& b : source) {
-            // Small bytes keep every scale finite.
-            b = static_cast<std::byte>(random() & 0x3FU);
+            // Small bytes keep every scale finite and every zero point legal.
+            b = static_cast<std::byte>(random() & 0x0FU);
         }
         const PackFault fault = pack_row_blocks(shape, source, {memory.data(), shape.bytes()}, 0, shape.row_blocks());
         if (fault.reason != nullptr) {
