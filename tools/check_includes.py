@@ -9,7 +9,7 @@ LADDER = ["base", "fence", "arena", "sensor", "sync", "tokens", "power", "model"
           "generate", "session", "bus"]
 ONLY_IN = {"sdbus-c++/": ["bus"], "spdlog/": ["base"], "xf86drm": ["fence", "queue"], "linux/videodev2": ["sensor"],
            "alsa/": ["sensor"]}
-TOOL_MAY_USE = {"tools/model": LADDER[:LADDER.index("model") + 1]}
+TOOL_MAY_USE = {"tools/model": LADDER[:LADDER.index("engine") + 1]}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
