@@ -11,7 +11,8 @@ namespace perceptd::engine {
 namespace {
 
 struct Lanes {
-    static constexpr int kTile4 = 8;  ///< tokens a pass: unpacking twice would cost more than keeping two sums in L1
+    static constexpr int kTile4 = 5;  ///< tokens a pass
+    static constexpr bool kPairsBlocks = true;  ///< whether integer_block_pair() pays
     static constexpr int kTile8 = 5;
     static constexpr int kTileFloat = 6;
     using F = __m256;
@@ -188,17 +189,49 @@ struct Lanes {
               [w6] "x"(w.q[6]), [w7] "x"(w.q[7]));
         return start;
     }
+    /// Per lane: the sum of the two int16 halves.
+    static I add_halves(I sums) { return _mm256_madd_epi16(sums, _mm256_set1_epi16(1)); }
+    /// -z * (sums of the codes by halves); `z` as pairs of equal int16.
+    static I less_zero_points(I z, const std::int16_t* minus_8) {
+        return _mm256_mullo_epi16(_mm256_srai_epi16(broadcast(minus_8), 3), z);
+    }
+    /// Vector j of a group's nibbles, of two row blocks: quads j and j + 4.
+    struct NibblePair {
+        I low[2];
+        I high[2];
+
+        NibblePair(const std::byte* p, std::size_t block_bytes) {
+            const I mask = _mm256_set1_epi8(0x0F);
+#pragma GCC unroll 2
+            for (std::size_t b = 0; b < 2; ++b) {
+                const I both = load_words(p + b * block_bytes);
+                low[b] = _mm256_and_si256(both, mask);
+                high[b] = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+            }
+        }
+        /// In assembly for the same reason as Lanes::add_products.
+        void add_products(const std::int8_t* a, int j, I& first, I& second) const {
+            I x;
+            I y;
+            asm("vpbroadcastd %[a], %[x]\n\tvpmaddubsw %[x], %[low0], %[y]\n\tvpmaddubsw %[x], %[low1], %[x]\n\t"
+                "vpaddw %[y], %[s0], %[s0]\n\tvpaddw %[x], %[s1], %[s1]\n\t"
+                "vpbroadcastd %[b], %[x]\n\tvpmaddubsw %[x], %[high0], %[y]\n\tvpmaddubsw %[x], %[high1], %[x]\n\t"
+                "vpaddw %[y], %[s0], %[s0]\n\tvpaddw %[x], %[s1], %[s1]"
+                : [x] "=&x"(x), [y] "=&x"(y), [s0] "+x"(first), [s1] "+x"(second)
+                : [a] "m"(quad(a, j)), [b] "m"(quad(a, j + 4)), [low0] "x"(low[0]), [low1] "x"(low[1]),
+                  [high0] "x"(high[0]), [high1] "x"(high[1]));
+        }
+    };
     static I dot4(const Quads& w, const std::int8_t* a) {
-        return _mm256_madd_epi16(add_products(_mm256_setzero_si256(), w, a), _mm256_set1_epi16(1));
+        return add_halves(add_products(_mm256_setzero_si256(), w, a));
     }
     /// Sum of (code - 8) * a. The int16 sums may wrap on their way; the result stays within 16256.
     static I dot4_less_eight(const Quads& w, const std::int8_t* a, const std::int16_t* minus_8) {
-        return _mm256_madd_epi16(add_products(broadcast(minus_8), w, a), _mm256_set1_epi16(1));
+        return add_halves(add_products(broadcast(minus_8), w, a));
     }
     /// Sum of (code - z) * a; `z` as pairs of equal int16. The result stays within 30480.
     static I dot4_less(const Quads& w, I z, const std::int8_t* a, const std::int16_t* minus_8) {
-        const I start = _mm256_mullo_epi16(_mm256_srai_epi16(broadcast(minus_8), 3), z);
-        return _mm256_madd_epi16(add_products(start, w, a), _mm256_set1_epi16(1));
+        return add_halves(add_products(less_zero_points(z, minus_8), w, a));
     }
     /// Sum of scale * (code - 32) * a, `scales` and `offsets` (4 * scale) as pairs of int16 for the two halves of the
     /// group. Two pairs of products of 63 * 127 stay below 32004 in an int16.

@@ -12,6 +12,7 @@ namespace {
 
 struct Lanes {
     static constexpr int kTile4 = 6;
+    static constexpr bool kPairsBlocks = false;
     static constexpr int kTile8 = 6;
     static constexpr int kTileFloat = 6;
     struct F {

@@ -16,6 +16,7 @@ namespace {
 
 struct Lanes {
     static constexpr int kTile4 = 4;
+    static constexpr bool kPairsBlocks = false;
     static constexpr int kTile8 = 4;
     static constexpr int kTileFloat = 4;
     struct F {

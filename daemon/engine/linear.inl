@@ -2,7 +2,7 @@
 // Tokens outside, row blocks inside: a tile of activations stays in L1 while the range's weights come from L2.
 #pragma once
 
-#include "engine/matmul.inl"
+#include "engine/matmul_pair.inl"
 
 namespace perceptd::engine {
 namespace {
@@ -21,13 +21,45 @@ struct LinearRange {
     std::size_t out_stride;
 };
 
+/// The rows of block `b` that exist.
+inline void store_rows(const LinearRange& range, std::size_t b, std::size_t token, F sums) {
+    float* out = range.out + token * range.out_stride + (b - range.begin) * kRowsPerBlock;
+    const std::size_t rows = range.weights.rows - b * kRowsPerBlock;
+    if (rows >= kRowsPerBlock) {
+        Lanes::store(out, sums);
+    } else {
+        float lanes[kRowsPerBlock];
+        Lanes::store(lanes, sums);
+        __builtin_memcpy(out, lanes, rows * sizeof(float));
+    }
+}
+
+/// Row blocks from `b` on by pairs; returns the first one left.
+template <WeightKind Kind, int Columns>
+std::size_t tile_by_pairs(const LinearRange& range, std::size_t token, std::size_t b) {
+    const std::size_t block_bytes = range.weights.row_block_bytes();
+    for (; b + 2 <= range.end; b += 2) {
+        alignas(32) float sums[2][Columns][kRowsPerBlock];
+        integer_block_pair<Kind, Columns, Lanes>(range.weights.data + b * block_bytes, block_bytes,
+                                                 range.weights.groups(), range.input.codes.row(token),
+                                                 range.input.codes.row_stride, sums);
+        for (std::size_t c = 0; c < static_cast<std::size_t>(Columns); ++c) {
+            store_rows(range, b, token + c, Lanes::load(sums[0][c]));
+            store_rows(range, b + 1, token + c, Lanes::load(sums[1][c]));
+        }
+    }
+    return b;
+}
+
 template <WeightKind Kind, int Columns>
 __attribute__((noinline)) void tile_of_tokens(const LinearRange& range, std::size_t token) {
     const std::size_t block_bytes = range.weights.row_block_bytes();
-    for (std::size_t b = range.begin; b < range.end; ++b) {
+    std::size_t b = range.begin;
+    if constexpr (Lanes::kPairsBlocks && has_nibbles(Kind) && Columns > 1) {
+        b = tile_by_pairs<Kind, Columns>(range, token, b);
+    }
+    for (; b < range.end; ++b) {
         const std::byte* block = range.weights.data + b * block_bytes;
-        [[maybe_unused]] const float* scales =
-            range.weights.row_scales == nullptr ? nullptr : range.weights.row_scales + b * kRowsPerBlock;
         F acc[Columns];
         if constexpr (is_integer(Kind)) {
             integer_block<Kind, Columns>(block, range.weights.groups(), range.input.codes.row(token),
@@ -37,17 +69,9 @@ __attribute__((noinline)) void tile_of_tokens(const LinearRange& range, std::siz
                                        range.input.floats.row_stride, range.weights.row_scales + b * kRowsPerBlock,
                                        acc);
         }
-        float* out = range.out + token * range.out_stride + (b - range.begin) * kRowsPerBlock;
-        const std::size_t rows = range.weights.rows - b * kRowsPerBlock;
 #pragma GCC unroll 8
-        for (int c = 0; c < Columns; ++c, out += range.out_stride) {
-            if (rows >= kRowsPerBlock) {
-                Lanes::store(out, acc[c]);
-            } else {
-                float lanes[kRowsPerBlock];
-                Lanes::store(lanes, acc[c]);
-                __builtin_memcpy(out, lanes, rows * sizeof(float));
-            }
+        for (int c = 0; c < Columns; ++c) {
+            store_rows(range, b, token + static_cast<std::size_t>(c), acc[c]);
         }
     }
 }

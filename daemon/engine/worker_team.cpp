@@ -6,7 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <climits>
 #include <string>
 
@@ -62,10 +61,6 @@ private:
     alignas(64) std::atomic<std::uint32_t> sleepers_{0};
 };
 
-struct alignas(64) LoopCounter {
-    std::atomic<std::size_t> next{0};
-};
-
 void pin(int cpu_index) noexcept {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -80,7 +75,7 @@ struct WorkerTeam::Shared {
     Gate start;    ///< one step per pass
     Gate barrier;  ///< one step per barrier
     alignas(64) std::atomic<std::size_t> arrived{0};
-    std::array<LoopCounter, kLoopsPerPhase> loops;
+    std::vector<Worker::LoopCounter> loops;  ///< of each loop of a phase, one for each worker's part
     Program program = nullptr;  ///< published by `start`
     void* argument = nullptr;
     bool ending = false;
@@ -94,6 +89,7 @@ WorkerTeam::WorkerTeam(WorkerTeamOptions options) : options_(std::move(options))
                     "a worker team has 1 to 256 workers, not " + std::to_string(options_.worker_count));
     }
     shared_ = std::make_unique<Shared>();
+    shared_->loops = std::vector<Worker::LoopCounter>(kLoopsPerPhase * options_.worker_count);
     workers_ = std::vector<Slot>(options_.worker_count);
     for (std::size_t i = 0; i < workers_.size(); ++i) {
         workers_[i].worker.team_ = this;
@@ -169,19 +165,20 @@ std::size_t Worker::count() const noexcept {
     return team_->workers_.size();
 }
 
-std::atomic<std::size_t>& Worker::next_loop() noexcept {
+Worker::LoopCounter* Worker::next_loop() noexcept {
     PERCEPTD_ASSERT(loop_ < WorkerTeam::kLoopsPerPhase);
-    return team_->shared_->loops[loop_++].next;
+    return &team_->shared_->loops[loop_++ * team_->workers_.size()];
 }
 
 void Worker::barrier() noexcept {
     WorkerTeam::Shared& shared = *team_->shared_;
+    const std::size_t counters = loop_ * team_->workers_.size();
     loop_ = 0;
     const std::uint32_t phase = phase_++;
     if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == team_->workers_.size()) {
         shared.arrived.store(0, std::memory_order_relaxed);
-        for (LoopCounter& loop : shared.loops) {
-            loop.next.store(0, std::memory_order_relaxed);
+        for (std::size_t i = 0; i < counters; ++i) {
+            shared.loops[i].next.store(0, std::memory_order_relaxed);
         }
         if (team_->cancel_.exchange(false, std::memory_order_relaxed)) {
             shared.cancelled_pass = pass_;

@@ -2,7 +2,7 @@
 // Owns the threads. Never allocates or locks after construction: workers spin for a bounded time, then sleep on a
 // futex.
 //
-// Within a pass: share() deals out the pieces of a loop by an atomic counter (who takes a piece never changes its
+// Within a pass: share() deals out the pieces of a loop by atomic counters (who takes a piece never changes its
 // bits), barrier() separates loops that depend on each other. Every worker must meet the same share() and barrier()
 // calls.
 #pragma once
@@ -25,12 +25,19 @@ class Worker {
 public:
     [[nodiscard]] std::size_t index() const noexcept { return index_; }
     [[nodiscard]] std::size_t count() const noexcept;
-    /// Calls `body(piece)` for the pieces of [0, piece_count) that this worker gets. No barrier at its end.
+    /// Calls `body(piece)` for the pieces of [0, piece_count) that this worker gets: those of its own part in order,
+    /// so that what it reads is one stream, then what others have left of theirs. No barrier at its end.
     template <typename Body>
     void share(std::size_t piece_count, Body&& body) noexcept {
-        std::atomic<std::size_t>& next = next_loop();
-        for (std::size_t piece = take(next); piece < piece_count; piece = take(next)) {
-            body(piece);
+        LoopCounter* const taken = next_loop();
+        const std::size_t workers = count();
+        for (std::size_t turn = 0; turn < workers; ++turn) {
+            const std::size_t owner = (index_ + turn) % workers;
+            const std::size_t begin = piece_count * owner / workers;
+            const std::size_t end = piece_count * (owner + 1) / workers;
+            for (std::size_t piece = begin + take(taken[owner]); piece < end; piece = begin + take(taken[owner])) {
+                body(piece);
+            }
         }
     }
     /// Returns when every worker has come here; what they wrote before is visible after.
@@ -42,14 +49,15 @@ public:
 
 private:
     friend class WorkerTeam;
-    std::atomic<std::size_t>& next_loop() noexcept;
+    struct alignas(64) LoopCounter {
+        std::atomic<std::size_t> next{0};
+    };
+    LoopCounter* next_loop() noexcept;
     void begin_pass() noexcept {
         ++pass_;
         cancelled_ = false;
     }
-    static std::size_t take(std::atomic<std::size_t>& next) noexcept {
-        return next.fetch_add(1, std::memory_order_relaxed);
-    }
+    static std::size_t take(LoopCounter& taken) noexcept { return taken.next.fetch_add(1, std::memory_order_relaxed); }
 
     WorkerTeam* team_ = nullptr;
     std::size_t index_ = 0;
