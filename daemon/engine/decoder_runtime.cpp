@@ -9,17 +9,17 @@
 
 namespace perceptd::engine {
 
-void DecoderRuntime::take_weights(const model::Decoder& decoder, std::span<const std::byte> file, WorkerTeam& team,
+void DecoderRuntime::take_weights(const model::Decoder& decoder, const model::ModelFile& file, WorkerTeam& team,
                                   const DecoderOptions& options) {
     std::string path;
     std::string digest = options.digest;
     if (!options.cache_folder.empty()) {
         if (digest.empty()) {
-            digest = model::to_hex(model::sha256_of(file));
+            digest = model::to_hex(model::sha256_of(file.bytes()));
         }
         path = options.cache_folder + "/" + weight_cache_name(digest);
         try {
-            if (auto cached = PackedDecoder::read(decoder, digest, path, options.residence)) {
+            if (auto cached = PackedDecoder::read(decoder, digest, path, options.residence, team)) {
                 weights_ = std::make_unique<PackedDecoder>(std::move(*cached));
                 origin_ = WeightOrigin::Cached;
                 return;
@@ -28,7 +28,7 @@ void DecoderRuntime::take_weights(const model::Decoder& decoder, std::span<const
             cache_fault_ = error.what();
         }
     }
-    weights_ = std::make_unique<PackedDecoder>(PackedDecoder::pack(decoder, team));
+    weights_ = std::make_unique<PackedDecoder>(PackedDecoder::pack(decoder, team, &file));
     if (!path.empty()) {
         try {
             weights_->write(digest, path);
@@ -45,7 +45,7 @@ DecoderRuntime DecoderRuntime::load(const std::string& path, WorkerTeam& team, c
     const model::Decoder decoder = model::read_decoder(gguf);
     DecoderRuntime runtime;
     runtime.config_ = decoder.config;
-    runtime.take_weights(decoder, file.bytes(), team, options);
+    runtime.take_weights(decoder, file, team, options);
     if (!file.is_unchanged()) {
         throw Error(ErrorCode::Busy, path + ": the file changed while it was read; try again");
     }

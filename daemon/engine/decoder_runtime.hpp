@@ -54,7 +54,7 @@ public:
 
 private:
     DecoderRuntime() = default;
-    void take_weights(const model::Decoder& decoder, std::span<const std::byte> file, WorkerTeam& team,
+    void take_weights(const model::Decoder& decoder, const model::ModelFile& file, WorkerTeam& team,
                       const DecoderOptions& options);
 
     model::DecoderConfig config_;

@@ -11,7 +11,7 @@ namespace perceptd::engine {
 namespace {
 
 struct Lanes {
-    static constexpr int kTile4 = 5;  ///< tokens a pass
+    static constexpr int kTile4 = 5;            ///< tokens a pass
     static constexpr bool kPairsBlocks = true;  ///< whether integer_block_pair() pays
     static constexpr int kTile8 = 5;
     static constexpr int kTileFloat = 6;

@@ -93,7 +93,8 @@ void integer_block_pair(const std::byte* block, std::size_t block_bytes, std::si
                 __builtin_prefetch(codes + 2 * block_bytes + line, 0, kIntoL2);
                 __builtin_prefetch(codes + 3 * block_bytes + line, 0, kIntoL2);
             }
-            add_group_pair<Kind, Columns, L>(codes, block_bytes, {{block, j}, {block + block_bytes, j}}, a, stride, sums);
+            add_group_pair<Kind, Columns, L>(codes, block_bytes, {{block, j}, {block + block_bytes, j}}, a, stride,
+                                             sums);
         }
     }
 }

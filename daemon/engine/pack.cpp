@@ -1,6 +1,7 @@
 #include "engine/pack.hpp"
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -180,7 +181,74 @@ void store_codes(WeightKind kind, const QuadCodes& quads, std::byte* out) noexce
     }
 }
 
+/// How many bytes of scales precede the 32 codes of a source block that pack_eight_rows() knows; 0: another kind.
+constexpr std::size_t plain_codes_offset(WeightKind kind) noexcept {
+    return kind == WeightKind::Q4_1 ? 4 : kind == WeightKind::Q4_0 || kind == WeightKind::Q8_0 ? 2 : 0;
+}
+
+template <typename Word>
+Word load_as(const std::byte* p) noexcept {
+    static_assert(std::endian::native == std::endian::little, "codes are moved as little-endian words");
+    Word word{};
+    std::memcpy(&word, p, sizeof(word));
+    return word;
+}
+
+/// One row of one group of Q4_0 or Q4_1: the nibbles of eight bytes at once, quad j and j + 4 in one byte.
+void put_nibbles(const std::byte* codes, std::byte* out) noexcept {
+    constexpr std::uint64_t kLow = 0x0F0F0F0F0F0F0F0FU;
+    const auto first = load_as<std::uint64_t>(codes);
+    const auto second = load_as<std::uint64_t>(codes + 8);
+    std::uint64_t low = (first & kLow) | ((second & kLow) << 4U);
+    std::uint64_t high = ((first >> 4U) & kLow) | (second & ~kLow);
+    for (std::size_t j = 0; j < 4; ++j, low >>= 16U, high >>= 16U) {
+        const auto quad = static_cast<std::uint32_t>((low & 0xFFFFU) | ((high & 0xFFFFU) << 16U));
+        std::memcpy(out + 32 * j, &quad, sizeof(quad));
+    }
+}
+
+void put_bytes(const std::byte* codes, std::byte* out) noexcept {
+    for (std::size_t j = 0; j < 8; ++j) {
+        std::memcpy(out + 32 * j, codes + 2 * j, 2);
+        std::memcpy(out + 32 * j + 2, codes + 16 + 2 * j, 2);
+    }
+}
+
+/// Eight existing rows of a kind with plain codes: several times as fast as code by code, which loading shows.
+PackFault pack_eight_rows(const WeightView& shape, const std::byte* source, std::size_t block, std::byte* out) {
+    const ChunkShape chunk = chunk_shape_of(shape.kind);
+    const SourceShape from = source_shape_of(shape.kind);
+    const std::size_t row_bytes = source_row_bytes(shape.kind, shape.columns);
+    for (std::size_t r = 0; r < kRowsPerBlock; ++r) {
+        const std::size_t row = block * kRowsPerBlock + r;
+        const std::byte* group = source + row * row_bytes;
+        for (std::size_t g = 0; g < shape.groups(); ++g, group += from.bytes) {
+            std::byte* header = out + g / chunk.groups * chunk.bytes();
+            const std::size_t j = g % chunk.groups;
+            std::byte* codes = header + chunk.header_bytes + j * chunk.group_bytes + 4 * r;
+            bool finite = is_finite_f16(word_at(group));
+            std::memcpy(header + 16 * j + 2 * r, group, 2);
+            if (shape.kind == WeightKind::Q4_1) {
+                finite = finite && is_finite_f16(word_at(group + 2));
+                std::memcpy(header + 64 + 16 * j + 2 * r, group + 2, 2);
+            }
+            if (!finite) {
+                return {row, "a scale is NaN or infinite"};
+            }
+            if (shape.kind == WeightKind::Q8_0) {
+                put_bytes(group + 2, codes);
+            } else {
+                put_nibbles(group + plain_codes_offset(shape.kind), codes);
+            }
+        }
+    }
+    return {};
+}
+
 PackFault pack_integer_block(const WeightView& shape, const std::byte* source, std::size_t block, std::byte* out) {
+    if (plain_codes_offset(shape.kind) != 0 && (block + 1) * kRowsPerBlock <= shape.rows) {
+        return pack_eight_rows(shape, source, block, out);
+    }
     const ChunkShape chunk = chunk_shape_of(shape.kind);
     const std::size_t row_bytes = source_row_bytes(shape.kind, shape.columns);
     for (std::size_t g = 0; g < shape.groups(); ++g) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -102,18 +103,46 @@ std::size_t aligned(std::size_t bytes) noexcept {
     return (bytes + kWeightAlignmentBytes - 1) / kWeightAlignmentBytes * kWeightAlignmentBytes;
 }
 
-void read_fully(int fd, std::span<std::byte> into, off_t from, const std::string& path) {
+/// 0, or the errno.
+int try_read(int fd, std::span<std::byte> into, off_t from) noexcept {
     while (!into.empty()) {
         const ssize_t got = ::pread(fd, into.data(), into.size(), from);
         if (got < 0 && errno == EINTR) {
             continue;
         }
         if (got <= 0) {
-            errno = got == 0 ? EIO : errno;
-            throw_errno("read", path);
+            return got == 0 ? EIO : errno;
         }
         into = into.subspan(static_cast<std::size_t>(got));
         from += got;
+    }
+    return 0;
+}
+
+void read_fully(int fd, std::span<std::byte> into, off_t from, const std::string& path) {
+    errno = try_read(fd, into, from);
+    if (errno != 0) {
+        throw_errno("read", path);
+    }
+}
+
+/// read_fully() by all workers: each also clears the pages that it fills, which takes as long as the copy.
+void read_by_team(WorkerTeam& team, int fd, std::span<std::byte> into, off_t from, const std::string& path) {
+    constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+    std::atomic<int> fault{0};
+    auto program = [&](Worker& worker) noexcept {
+        worker.share((into.size() + kPieceBytes - 1) / kPieceBytes, [&](std::size_t piece) {
+            const std::size_t begin = piece * kPieceBytes;
+            const auto part = into.subspan(begin, std::min(kPieceBytes, into.size() - begin));
+            if (const int error = try_read(fd, part, from + static_cast<off_t>(begin)); error != 0) {
+                fault.store(error);
+            }
+        });
+    };
+    team.run(program);
+    if (fault.load() != 0) {
+        errno = fault.load();
+        throw_errno("read", path);
     }
 }
 
@@ -158,7 +187,7 @@ void PackedDecoder::point_into(const std::byte* data) noexcept {
     }
 }
 
-PackedDecoder PackedDecoder::pack(const model::Decoder& decoder, WorkerTeam& team) {
+PackedDecoder PackedDecoder::pack(const model::Decoder& decoder, WorkerTeam& team, const model::ModelFile* file) {
     PackedDecoder packed(decoder);
     packed.memory_ = HugeBuffer(packed.size_bytes_);
     const std::vector<const model::WeightMatrix*> matrices = matrices_of(decoder);
@@ -176,6 +205,9 @@ PackedDecoder PackedDecoder::pack(const model::Decoder& decoder, WorkerTeam& tea
         try {
             engine::pack(team, weight.matrix, matrices[i]->bytes, {place, weight.matrix.bytes()});
             copy_scales(*matrices[i], place + weight.matrix.bytes());
+            if (file != nullptr) {
+                file->release(matrices[i]->bytes);
+            }
         } catch (const Error& error) {
             throw Error(error.code(), "weight '" + weight.name + "': " + error.what());
         }
@@ -185,7 +217,7 @@ PackedDecoder PackedDecoder::pack(const model::Decoder& decoder, WorkerTeam& tea
 }
 
 std::optional<PackedDecoder> PackedDecoder::read(const model::Decoder& decoder, const std::string& digest,
-                                                 const std::string& path, WeightResidence residence) {
+                                                 const std::string& path, WeightResidence residence, WorkerTeam& team) {
     UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) {
         if (errno == ENOENT || errno == ELOOP) {
@@ -214,7 +246,7 @@ std::optional<PackedDecoder> PackedDecoder::read(const model::Decoder& decoder, 
         packed.point_into(packed.file_.data() + kHeaderBytes);
     } else {
         packed.memory_ = HugeBuffer(packed.size_bytes_);
-        read_fully(fd.borrow(), packed.memory_.bytes(), kHeaderBytes, path);
+        read_by_team(team, fd.borrow(), packed.memory_.bytes(), kHeaderBytes, path);
         packed.point_into(packed.memory_.data());
     }
     return packed;

@@ -15,6 +15,7 @@
 #include "engine/worker_team.hpp"
 #include "graph/decoder_graph.hpp"
 #include "model/decoder_config.hpp"
+#include "model/model_file.hpp"
 
 namespace perceptd::engine {
 
@@ -39,11 +40,15 @@ public:
     [[nodiscard]] static PackedDecoder lay_out(const model::Decoder& decoder) { return PackedDecoder(decoder); }
     /// Packs every weight of `decoder` on `team`. Throws Error(InvalidArgument) naming tensor, row and reason for
     /// weights that are no numbers, std::system_error when memory is short.
-    [[nodiscard]] static PackedDecoder pack(const model::Decoder& decoder, WorkerTeam& team);
+    /// `file`, when given, is what `decoder` lies in: its pages are released as they have been packed, so that source
+    /// and result are never both in memory.
+    [[nodiscard]] static PackedDecoder pack(const model::Decoder& decoder, WorkerTeam& team,
+                                            const model::ModelFile* file = nullptr);
     /// Takes what pack() made of the same file out of `path`; nothing when there is none, or when it is of another
     /// layout, file (`digest`), size or owner. Throws std::system_error when it is there but cannot be read.
     [[nodiscard]] static std::optional<PackedDecoder> read(const model::Decoder& decoder, const std::string& digest,
-                                                           const std::string& path, WeightResidence residence);
+                                                           const std::string& path, WeightResidence residence,
+                                                           WorkerTeam& team);
     /// Writes a cache file for read(): complete under its name or not at all. Throws std::system_error (a full disk).
     void write(const std::string& digest, const std::string& path) const;
 

@@ -76,7 +76,7 @@ struct WorkerTeam::Shared {
     Gate barrier;  ///< one step per barrier
     alignas(64) std::atomic<std::size_t> arrived{0};
     std::vector<Worker::LoopCounter> loops;  ///< of each loop of a phase, one for each worker's part
-    Program program = nullptr;  ///< published by `start`
+    Program program = nullptr;               ///< published by `start`
     void* argument = nullptr;
     bool ending = false;
     std::uint32_t cancelled_pass = 0;  ///< published by `barrier`; passes count from 1

@@ -92,6 +92,16 @@ ModelFile ModelFile::adopt(UniqueFd fd, std::string label, Backing backing) {
     return file;
 }
 
+void ModelFile::release(std::span<const std::byte> part) const noexcept {
+    constexpr std::uintptr_t kPageBytes = 4096;
+    const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + kPageBytes - 1) / kPageBytes * kPageBytes;
+    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / kPageBytes * kPageBytes;
+    if (begin < end) {
+        // The mapping is shared, so this drops page table entries and never bytes. Refused on larger pages: kept then.
+        (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+    }
+}
+
 bool ModelFile::is_unchanged() const noexcept {
     struct stat status {};
     return ::fstat(fd_.borrow(), &status) == 0 && static_cast<std::size_t>(status.st_size) == mapping_.size_bytes() &&

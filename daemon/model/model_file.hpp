@@ -31,6 +31,8 @@ public:
     [[nodiscard]] static ModelFile adopt(UniqueFd fd, std::string label, Backing backing);
 
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return mapping_.bytes(); }
+    /// Lets the pages wholly inside `part` leave this process's memory; reading them again brings back the same bytes.
+    void release(std::span<const std::byte> part) const noexcept;
     [[nodiscard]] const std::string& label() const noexcept { return label_; }
     /// Whether size and modification time are still those of the opening; always true for a sealed copy.
     [[nodiscard]] bool is_unchanged() const noexcept;

@@ -1,6 +1,8 @@
 // Decoding, verification and prefill against what this machine's memory and integer units can do in the same minute.
-// Usage: bench_engine [--workers N] [--rounds N] [--cache DIR] FILE.gguf...
+// Usage: bench_engine [--workers N] [--rounds N] [--cache DIR [--mapped]] FILE.gguf...
 // Progress on stderr; the last line of stdout is one JSON object (keys: tests/bench/README.md).
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "engine/decoder_runtime.hpp"
+#include "model/digest.hpp"
 #include "yardstick.hpp"
 
 namespace {
@@ -31,17 +34,34 @@ double seconds_since(Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+/// The most memory that this process has had, what it shares included.
+std::uint64_t peak_rss_bytes() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string digest_of(const std::string& path) {
+    const model::ModelFile file = model::ModelFile::open(path, model::Backing::Mapped);
+    return model::to_hex(model::sha256_of(file.bytes()));
+}
+
 /// One model with a cache for one sequence.
 class Bench {
 public:
-    Bench(const std::string& path, engine::WorkerTeam& team, const std::string& cache_folder)
+    Bench(const std::string& path, engine::WorkerTeam& team, const std::string& cache_folder,
+          engine::WeightResidence residence)
         : path_(path), team_(team) {
+        // A package's manifest holds the digest, so that finding the cache file costs no pass over the model.
+        const std::string digest = cache_folder.empty() ? std::string() : digest_of(path);
         const auto start = Clock::now();
         runtime_ = std::make_unique<engine::DecoderRuntime>(
             engine::DecoderRuntime::load(path, team,
                                          {.limits = {.tokens_max = kPrefillTokens, .logit_rows_max = 8},
                                           .positions_max = kPrefillTokens + kContextTokens,
-                                          .cache_folder = cache_folder}));
+                                          .cache_folder = cache_folder,
+                                          .residence = residence,
+                                          .digest = digest}));
         const engine::KvShape& shape = runtime_->kv_shape();
         pages_.resize((kPrefillTokens + kContextTokens) / engine::kPagePositions);
         std::iota(pages_.begin(), pages_.end(), 0U);
@@ -49,6 +69,7 @@ public:
         pool_.prefault();
         pass(1, 0, 1);
         load_s_ = seconds_since(start);
+        peak_rss_bytes_ = peak_rss_bytes();
         for (std::uint32_t at = 0; at < kContextTokens; ++at) {
             pass(1, at, 1);
         }
@@ -75,6 +96,8 @@ public:
 
     [[nodiscard]] engine::DecoderRuntime& runtime() { return *runtime_; }
     [[nodiscard]] double load_s() const { return load_s_; }
+    [[nodiscard]] std::uint64_t loaded_rss_bytes() const { return peak_rss_bytes_; }
+    [[nodiscard]] std::size_t kv_bytes() const { return pool_.size_bytes(); }
 
 private:
     std::string path_;
@@ -84,6 +107,7 @@ private:
     engine::HugeBuffer pool_;
     std::uint32_t next_id_ = 1;
     double load_s_ = 0;
+    std::uint64_t peak_rss_bytes_ = 0;
 };
 
 /// Multiply-accumulates of the matrices that one token passes.
@@ -140,6 +164,8 @@ nlohmann::ordered_json measure(Bench& bench, const std::string& path, engine::Wo
     result["name"] = std::filesystem::path(path).stem().string();
     result["bytes"] = static_cast<std::uint64_t>(weight_bytes);
     result["load_s"] = bench.load_s();
+    result["peak_rss_bytes"] = bench.loaded_rss_bytes();
+    result["kv_bytes"] = bench.kv_bytes();
     result["weights_from"] = bench.runtime().origin() == engine::WeightOrigin::Cached ? "cache" : "file";
     for (std::size_t i = 0; i < widths.size(); ++i) {
         result["m" + std::to_string(widths[i]) + "_tok_s"] = widths[i] / bench::median(pass_s[i]);
@@ -165,6 +191,7 @@ int run(int argc, char** argv) {
     std::size_t workers = 2;
     int rounds = 7;
     std::string cache_folder;
+    engine::WeightResidence residence = engine::WeightResidence::HugePages;
     std::vector<std::string> files;
     for (int i = 1; i < argc; ++i) {
         const std::string argument = argv[i];
@@ -174,17 +201,17 @@ int run(int argc, char** argv) {
             rounds = std::max(1, std::atoi(argv[++i]));
         } else if (argument == "--cache" && i + 1 < argc) {
             cache_folder = argv[++i];
+        } else if (argument == "--mapped") {
+            residence = engine::WeightResidence::Mapped;
         } else {
             files.push_back(argument);
         }
     }
     if (files.empty()) {
-        std::cerr << "usage: bench_engine [--workers N] [--rounds N] [--cache DIR] FILE.gguf...\n"
+        std::cerr << "usage: bench_engine [--workers N] [--rounds N] [--cache DIR [--mapped]] FILE.gguf...\n"
                      "make files with: perceptd-model make --shape 15m --type q4_0 -o 15m-q4_0.gguf\n";
         return 2;
     }
-    engine::HugeBuffer yard(kYardBytes);
-    yard.prefault();
     nlohmann::ordered_json report;
     report["workers"] = workers;
     report["models"] = nlohmann::ordered_json::array();
@@ -192,7 +219,10 @@ int run(int argc, char** argv) {
     std::vector<double> peak_gops;
     for (const std::string& file : files) {
         engine::WorkerTeam team({.worker_count = workers, .cpu_indices = {0, 1}});
-        Bench bench(file, team, cache_folder);
+        Bench bench(file, team, cache_folder, residence);
+        // Only now, so that it is no part of the peak of the first model.
+        engine::HugeBuffer yard(kYardBytes);
+        yard.prefault();
         report["models"].push_back(measure(bench, file, team, yard, rounds));
         read_gbps.push_back(report["models"].back()["read_gbps"]);
         peak_gops.push_back(report["models"].back()["int8_peak_gops"]);

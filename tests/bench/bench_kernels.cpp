@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kColumns = 2048;
 constexpr std::size_t kRows = 5632;
 constexpr std::size_t kWideTokens = 512;
-const std::size_t kStackBytes = std::size_t(std::getenv("STACK") ? std::atoi(std::getenv("STACK")) : 192) << 20U;
+constexpr std::size_t kStackBytes = 192U << 20U;
 constexpr std::size_t kReadBytes = 256U << 20U;
 
 const std::map<std::string, WeightKind> kKinds = {{"q4_0", WeightKind::Q4_0},        {"q4_k", WeightKind::Q4_K},
