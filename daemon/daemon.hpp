@@ -5,14 +5,15 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "arena/arena.hpp"
 #include "base/event_loop.hpp"
 #include "pipeline.hpp"
-#include "sensor/source.hpp"
+#include "sensor_bank.hpp"
 #include "session/authority.hpp"
 #include "session/quota.hpp"
 #include "session/registry.hpp"
@@ -41,28 +42,40 @@ private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
     void detach(std::uint64_t session_id, session::SensorSet sensors) noexcept override;
 
-    void make_source();
-    void make_arenas();
+    [[nodiscard]] session::StreamStatistics statistics() const noexcept override;
+    session::Provision provide(std::uint64_t session_id, const sensor::Offer& offer) override;
+    void provider_ready(std::uint64_t session_id) override;
+    void provider_gone(std::uint64_t session_id) noexcept override;
+
     void listen();
     void accept_all();
+    void end_provider(std::uint64_t session_id);
+    void start_provider(std::uint64_t session_id, const sensor::FeedRun& run);
+    void schedule_restart() noexcept;
+    void stop_pipeline() noexcept;
     void restart_pipeline();
     void deliver_windows();
+    void deliver(const WindowRecord& record);
+    [[nodiscard]] bool waits_for_clients() noexcept;
+    void reclaim_slots() noexcept;
+    [[nodiscard]] session::SensorSet held_kinds() const noexcept;
     [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
 
     EventLoop& loop_;
     DaemonOptions options_;
-    std::unique_ptr<sensor::Source> source_;  // null: no sensor is configured
-    std::unique_ptr<arena::Arena> camera_arena_;
-    std::unique_ptr<arena::Arena> audio_arena_;
-    std::unique_ptr<arena::Arena> patch_arena_;
-    std::unique_ptr<arena::Arena> mel_arena_;
-    std::unique_ptr<arena::Arena> motion_arena_;
+    SensorBank bank_;
     std::array<std::uint32_t, sensor::kKindCount> holders_{};
     std::uint64_t next_window_id_ = 0;
     bool restart_scheduled_ = false;
+    bool has_ended_ = false;  ///< the recording is over; the next session begins it anew
+    std::int64_t stalled_since_ns_ = 0;  ///< hub time since when a recording waits for a client; 0 = it does not
+    std::uint64_t allocations_before_ = 0;
     std::unique_ptr<Pipeline> pipeline_;
     StreamArenas pipeline_arenas_;
     std::unique_ptr<EventSource> windows_ready_;
+    std::unique_ptr<EventSource> look_again_;
+    std::map<std::uint64_t, std::unique_ptr<EventSource>> provider_faults_;
+    std::set<std::uint64_t> started_providers_;
     session::Quota quota_;
     session::Registry sessions_;
     UniqueFd listening_fd_;

@@ -19,6 +19,8 @@ namespace {
 
 using sensor::Kind;
 
+constexpr std::uint64_t kLongestStream = std::uint64_t{1} << 48;  // samples: centuries
+
 UniqueFd make_event() {
     UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!fd) {
@@ -64,38 +66,77 @@ sync::ClockModel clock_for(const sensor::Offer& offer, Kind kind) {
     return sync::ClockModel({.kind = offer.stamp_kind[sensor::index_of(kind)]});
 }
 
+/// What the sources offer together.
+sensor::Offer merged_offer(const std::vector<sensor::Source*>& sources) {
+    sensor::Offer result;
+    result.is_live = sources.front()->offer().is_live;
+    const auto adopt = [&](Kind kind, auto& to, const auto& from, const sensor::Offer& offer) {
+        if (from) {
+            to = from;
+            result.stamp_kind[sensor::index_of(kind)] = offer.stamp_kind[sensor::index_of(kind)];
+        }
+    };
+    for (const sensor::Source* const source : sources) {
+        const sensor::Offer& offer = source->offer();
+        adopt(Kind::Camera, result.camera, offer.camera, offer);
+        adopt(Kind::Microphone, result.audio, offer.audio, offer);
+        adopt(Kind::Imu, result.imu, offer.imu, offer);
+    }
+    return result;
+}
+
 }  // namespace
 
-Pipeline::Pipeline(sensor::Source& source, const PipelineOptions& options)
-    : source_(source),
+Pipeline::Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& options)
+    : sources_(std::move(sources)),
+      offer_(merged_offer(sources_)),
       options_(options),
-      live_(source.offer().is_live),
+      live_(offer_.is_live),
       deadline_ns_(options.deadline_ns),
       wake_fd_(make_event()),
       ready_fd_(make_event()),
-      queue_(wake_fd_.borrow()),
-      clocks_{clock_for(source.offer(), Kind::Camera), clock_for(source.offer(), Kind::Microphone),
-              clock_for(source.offer(), Kind::Imu)},
-      aligner_(aligner_options(source.offer(), options)),
+      clocks_{clock_for(offer_, Kind::Camera), clock_for(offer_, Kind::Microphone), clock_for(offer_, Kind::Imu)},
+      aligner_(aligner_options(offer_, options)),
       mel_(options.mel_profile),
       slices_(kPendingSlices),
       levels_(kPendingSlices),
-      rows_(pending_rows(source.offer())),
+      rows_(pending_rows(offer_)),
       window_rows_(rows_.size()),
       features_(static_cast<std::size_t>(2 * options.longest_window_ns / tokens::kMotionStepNs) + 64) {
     if (options_.arenas.camera != nullptr) {
-        const sensor::CameraFormat& format = source.offer().camera.value();
+        const sensor::CameraFormat& format = offer_.camera.value();
         gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
         patch_list_.resize(gate_->patch_total());
+    }
+    if (options_.arenas.audio != nullptr) {
+        // Half of the slots at most wait for their window: the source always has some to write to.
+        sounds_.resize(std::max<std::size_t>(options_.arenas.audio->slot_count() / 2, 1));
+    }
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        queues_.push_back(std::make_unique<sensor::SampleQueue>(wake_fd_.borrow()));
     }
     thread_ = std::make_unique<RtThread>(
         RtThreadOptions{.name = "pipeline", .fifo_priority = options_.fifo_priority},
         [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal(wake_fd_.borrow()); });
-    source_.start({options_.arenas.camera, options_.arenas.audio, options_.imu_on, &queue_});
+    start_sources();
+}
+
+void Pipeline::start_sources() {
+    const StreamArenas& arenas = options_.arenas;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const sensor::Offer& offer = sources_[i]->offer();
+        const sensor::Sink sink{offer.camera ? arenas.camera : nullptr, offer.audio ? arenas.audio : nullptr,
+                                offer.imu && options_.imu_on, queues_[i].get()};
+        if (sink.camera_arena != nullptr || sink.audio_arena != nullptr || sink.imu_on) {
+            sources_[i]->start(sink);
+        }
+    }
 }
 
 Pipeline::~Pipeline() {
-    source_.stop();
+    for (sensor::Source* const source : sources_) {
+        source->stop();
+    }
     thread_.reset();
     release_all();
 }
@@ -132,7 +173,7 @@ void Pipeline::wait(std::int64_t now_ns) noexcept {
         ::clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
         return;
     }
-    if (queue_.size() > 0) {
+    if (has_samples()) {
         wait_ns = 0;
     }
     pollfd ready{wake_fd_.borrow(), POLLIN, 0};
@@ -148,20 +189,39 @@ bool Pipeline::has_room() noexcept {
     return windows_.size() < windows_.capacity() && !full(arenas.patches) && !full(arenas.mel) && !full(arenas.motion);
 }
 
+bool Pipeline::has_samples() const noexcept {
+    return std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue->size() > 0; });
+}
+
 void Pipeline::take_samples() noexcept {
     // Bounded by the pending arrays, so that a recording is never read faster than its windows leave.
-    sensor::Sample sample;
-    while (!held_is_set_ && slice_count_ + 8 < slices_.size() && level_count_ + 1 < levels_.size() &&
-           row_count_ + 2 < rows_.size() && queue_.pop(sample)) {
-        if ((sample.flags & sensor::kEnd) != 0) {
-            aligner_.end(sample.kind);
-            continue;
+    bool has_taken = true;
+    while (has_taken) {
+        has_taken = false;
+        for (const auto& queue : queues_) {
+            sensor::Sample sample;
+            if (!held_is_set_ && slice_count_ + 8 < slices_.size() && level_count_ + 1 < levels_.size() &&
+                row_count_ + 2 < rows_.size() && queue->pop(sample)) {
+                take(sample);
+                has_taken = true;
+            }
         }
-        switch (sample.kind) {
-            case Kind::Camera: take_frame(sample); break;
-            case Kind::Microphone: take_sound(sample); break;
-            case Kind::Imu: take_motion(sample); break;
-        }
+    }
+}
+
+void Pipeline::take(const sensor::Sample& sample) noexcept {
+    if ((sample.flags & sensor::kEnd) != 0) {
+        aligner_.end(sample.kind);
+        return;
+    }
+    if ((sample.flags & sensor::kMark) != 0) {
+        static_cast<void>(aligner_.advance(sample.kind, sample.hub_ns));
+        return;
+    }
+    switch (sample.kind) {
+        case Kind::Camera: take_frame(sample); break;
+        case Kind::Microphone: take_sound(sample); break;
+        case Kind::Imu: take_motion(sample); break;
     }
 }
 
@@ -198,8 +258,9 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
     std::memcpy(&block, bytes.data(), sizeof(block));
     const std::size_t mono_bytes = std::size_t{block.mono_count} * sizeof(std::int16_t);
     if (block.mono_offset_bytes % alignof(std::int16_t) != 0 || block.mono_offset_bytes > bytes.size() ||
-        mono_bytes > bytes.size() - block.mono_offset_bytes || block.rate_hz == 0) {
-        return;
+        mono_bytes > bytes.size() - block.mono_offset_bytes || block.rate_hz == 0 ||
+        block.first_mono >= kLongestStream || block.first_frame >= kLongestStream) {
+        return;  // checked by the source already, but a provider can still write to its slots
     }
     const std::span<const std::int16_t> mono(
         reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count);
@@ -208,7 +269,14 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
         mel_.reset(block.first_mono);
     }
     next_mono_sample_ = block.first_mono + block.mono_count;
-    const tokens::SampleClock clock{.anchor_sample = block.first_mono, .anchor_ns = hub_ns};
+    // A resampler holds samples back: the two signals of a block need not begin at the same instant.
+    const double lead_s = static_cast<double>(block.first_mono) / tokens::kMelRateHz -
+                          static_cast<double>(block.first_frame) / block.rate_hz;
+    if (std::abs(lead_s) > 1) {
+        return;
+    }
+    const std::int64_t mono_ns = hub_ns + std::llround(lead_s * 1e9);
+    const tokens::SampleClock clock{.anchor_sample = block.first_mono, .anchor_ns = mono_ns};
     const auto push = mel_.push(mono, clock, std::span(slices_).subspan(slice_count_));
     const std::size_t end = slice_count_ + push.slice_count;
     for (std::size_t i = slice_count_; i < end; ++i) {
@@ -218,10 +286,49 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
             slices_[slice_count_++] = slices_[i];
         }
     }
-    levels_[level_count_++] = {hub_ns, tokens::level_of(mono), block.mono_count};
+    levels_[level_count_++] = {mono_ns, tokens::level_of(mono), block.mono_count};
     const std::int64_t end_ns =
-        hub_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
+        mono_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
     static_cast<void>(aligner_.advance(Kind::Microphone, end_ns));
+    keep_sound(lease, hub_ns, hub_ns + kNsPerSecond * block.frame_count / block.rate_hz, sample.bytes_used);
+}
+
+void Pipeline::keep_sound(const arena::Lease& lease, std::int64_t hub_ns, std::int64_t end_ns,
+                          std::uint32_t size_bytes) noexcept {
+    if (sound_count_ == sounds_.size()) {
+        counters_.sound_blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
+        drop_sounds(1);
+    }
+    sounds_[sound_count_++] = {{{lease.share().detach(), size_bytes}, hub_ns}, end_ns};
+}
+
+void Pipeline::drop_sounds(std::size_t count) noexcept {
+    for (std::size_t i = 0; i < count; ++i) {
+        options_.arenas.audio->adopt(sounds_[i].record.block.slot).end();
+    }
+    std::move(sounds_.begin() + static_cast<std::ptrdiff_t>(count),
+              sounds_.begin() + static_cast<std::ptrdiff_t>(sound_count_), sounds_.begin());
+    sound_count_ -= count;
+}
+
+void Pipeline::fill_sounds(WindowRecord& record) noexcept {
+    const sync::WindowPlan& plan = record.plan;
+    std::size_t past = 0;
+    for (std::size_t i = 0; i < sound_count_; ++i) {
+        const PendingSound& sound = sounds_[i];
+        const bool overlaps = sound.record.first_frame_ns < plan.own_to_ns && sound.end_ns > plan.own_from_ns;
+        if (overlaps && record.sound_count < record.sounds.size()) {
+            SoundRecord& out = record.sounds[record.sound_count++];
+            out = sound.record;
+            arena::Lease kept = options_.arenas.audio->adopt(sound.record.block.slot);
+            static_cast<void>(kept.share().detach());  // the window's own count of the same slot
+            static_cast<void>(kept.detach());
+        } else if (overlaps) {
+            record.plan.flags |= sync::kPartialAudio;
+        }
+        past += sound.end_ns <= plan.own_to_ns ? 1 : 0;
+    }
+    drop_sounds(past);
 }
 
 void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
@@ -244,9 +351,16 @@ void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
 void Pipeline::close_windows() noexcept {
     sync::WindowPlan plan;
     while (live_ || has_room()) {
-        if (held_is_set_ && aligner_.on_frame(held_hub_ns_, held_) != Status::Full) {
-            held_is_set_ = false;
+        if (held_is_set_) {
+            const Status status = aligner_.on_frame(held_hub_ns_, held_);
+            held_is_set_ = status == Status::Full;
+            if (status != Status::Ok && status != Status::Full) {
+                options_.arenas.camera->adopt(held_.slot).end();
+            }
+        }
+        if (!held_is_set_ && held_hub_ns_ != 0) {
             static_cast<void>(aligner_.advance(Kind::Camera, held_hub_ns_));
+            held_hub_ns_ = 0;
         }
         if (aligner_.poll(monotonic_ns(), plan) != Status::Ok) {
             return;
@@ -261,11 +375,13 @@ void Pipeline::close_windows() noexcept {
         }
         if (options_.arenas.mel != nullptr) {
             fill_mel(plan, record);
+            fill_sounds(record);
         }
         if (options_.arenas.motion != nullptr) {
             fill_motion(plan, record);
         }
         const std::int64_t took_ns = monotonic_ns() - closed_at_ns;
+        counters_.window_to_tokens.record(took_ns);
         if (took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
             counters_.window_to_tokens_max_ns.store(took_ns, std::memory_order_relaxed);
         }
@@ -280,7 +396,7 @@ void Pipeline::close_windows() noexcept {
 }
 
 void Pipeline::fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    const sensor::CameraFormat& format = *source_.offer().camera;
+    const sensor::CameraFormat& format = *offer_.camera;
     const std::span<const std::byte> pixels = options_.arenas.camera->slot(plan.frame.slot.slot_index);
     const tokens::LumaView luma{reinterpret_cast<const std::uint8_t*>(pixels.data()), format.width_px, format.height_px,
                                 format.stride_bytes};
@@ -393,19 +509,25 @@ void release(WindowRecord& record, const StreamArenas& arenas) noexcept {
     end(arenas.patches, record.patches);
     end(arenas.mel, record.mel);
     end(arenas.motion, record.motion);
+    for (std::uint32_t i = 0; i < record.sound_count; ++i) {
+        end(arenas.audio, record.sounds[i].block);
+    }
 }
 
 void Pipeline::release_all() noexcept {
     sensor::Sample sample;
     const auto end = [this](const sensor::Sample& ended) {
-        if ((ended.flags & sensor::kEnd) == 0 && ended.kind != Kind::Imu) {
+        if ((ended.flags & (sensor::kEnd | sensor::kMark)) == 0 && ended.kind != Kind::Imu) {
             arena::Arena* const arena = ended.kind == Kind::Camera ? options_.arenas.camera : options_.arenas.audio;
             arena->adopt(ended.slot).end();
         }
     };
-    while (queue_.pop(sample)) {
-        end(sample);
+    for (const auto& queue : queues_) {
+        while (queue->pop(sample)) {
+            end(sample);
+        }
     }
+    drop_sounds(sound_count_);
     while (aligner_.drain_frame(sample) == Status::Ok) {
         end(sample);
     }

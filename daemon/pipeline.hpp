@@ -1,5 +1,5 @@
 // The pipeline thread: samples in, windows with their token blocks out. It joins sensor, sync and tokens.
-// Owns the sample queue, the clock models, the token stages and the ring of closed windows; borrows arenas and source.
+// Owns the sample queues, the clock models, the token stages and the ring of closed windows; borrows arenas and sources.
 // Never allocates, locks or logs after construction; never waits for a client (a recording waits for free slots).
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arena/arena.hpp"
+#include "base/latency_histogram.hpp"
 #include "base/rt_thread.hpp"
 #include "base/spsc_ring.hpp"
 #include "base/unique_fd.hpp"
@@ -49,12 +50,22 @@ struct BlockRecord {
     std::uint32_t size_bytes = 0;
 };
 
+/// A block of original sound that overlaps the window; neighbours share it.
+struct SoundRecord {
+    BlockRecord block;
+    std::int64_t first_frame_ns = 0;  ///< hub time
+};
+
+inline constexpr std::size_t kWindowSounds = 32;  ///< blocks; more are left out, and the window is marked partial
+
 struct WindowRecord {
     sync::WindowPlan plan;
     BlockRecord frame;
     BlockRecord patches;
     BlockRecord mel;
     BlockRecord motion;
+    std::array<SoundRecord, kWindowSounds> sounds;
+    std::uint32_t sound_count = 0;
     std::uint64_t lost_upstream_count = 0;
 };
 
@@ -68,8 +79,12 @@ struct PipelineCounters {
     std::atomic<std::uint64_t> blocks_lost_count{0};   ///< no free token slot
     std::atomic<std::uint64_t> mel_slices_lost_count{0};
     std::atomic<std::uint64_t> imu_rows_lost_count{0};
+    std::atomic<std::uint64_t> sound_blocks_lost_count{0};  ///< let go before their window closed: the arena is small
+    /// Camera bytes copied in user space after the slot was filled: whoever adds such a copy adds to this.
+    std::atomic<std::uint64_t> camera_copied_bytes{0};
     std::atomic<std::uint64_t> gate_reference_bytes{0};
     std::atomic<std::int64_t> window_to_tokens_max_ns{0};
+    LatencyHistogram window_to_tokens;
 };
 
 /// Threads: constructor, destructor and pop() on the main thread.
@@ -78,9 +93,10 @@ public:
     static constexpr std::size_t kWindowRing = 64;
     static constexpr std::size_t kPendingSlices = 1024;
 
-    /// Starts `source` and the thread. Throws std::system_error and what Source::start() throws.
-    Pipeline(sensor::Source& source, const PipelineOptions& options);
-    /// Stops both; every slot that is still inside is released.
+    /// Starts the sources and the thread. Each kind is offered by one source at most; recordings and live sources do
+    /// not mix. Throws std::system_error and what Source::start() throws.
+    Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& options);
+    /// Stops them; every slot that is still inside is released.
     ~Pipeline();
     Pipeline(const Pipeline&) = delete;
     Pipeline& operator=(const Pipeline&) = delete;
@@ -91,22 +107,30 @@ public:
     void set_deadline(std::int64_t deadline_ns) noexcept { deadline_ns_.store(deadline_ns, std::memory_order_relaxed); }
     /// Readable while windows wait.
     [[nodiscard]] int ready_fd() const noexcept { return ready_fd_.borrow(); }
+    [[nodiscard]] bool is_live() const noexcept { return live_; }
     [[nodiscard]] const PipelineCounters& counters() const noexcept { return counters_; }
     [[nodiscard]] const sync::ClockModel& clock(sensor::Kind kind) const noexcept {
         return clocks_[sensor::index_of(kind)];
     }
 
 private:
+    struct PendingSound {
+        SoundRecord record;
+        std::int64_t end_ns = 0;
+    };
     struct SoundLevel {
         std::int64_t at_ns = 0;
         tokens::AudioLevel level;
         std::uint32_t sample_count = 0;
     };
 
+    void start_sources();
     void run(const std::atomic<bool>& stop) noexcept;
     void wait(std::int64_t now_ns) noexcept;
     [[nodiscard]] bool has_room() noexcept;
+    [[nodiscard]] bool has_samples() const noexcept;
     void take_samples() noexcept;
+    void take(const sensor::Sample& sample) noexcept;
     void take_frame(const sensor::Sample& sample) noexcept;
     void take_sound(const sensor::Sample& sample) noexcept;
     void take_motion(const sensor::Sample& sample) noexcept;
@@ -114,16 +138,21 @@ private:
     void fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
     void fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
     void fill_motion(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
+    void keep_sound(const arena::Lease& lease, std::int64_t hub_ns, std::int64_t end_ns,
+                    std::uint32_t size_bytes) noexcept;
+    void fill_sounds(WindowRecord& record) noexcept;
+    void drop_sounds(std::size_t count) noexcept;
     [[nodiscard]] std::int64_t hub_time(const sensor::Sample& sample) noexcept;
     void release_all() noexcept;
 
-    sensor::Source& source_;
+    std::vector<sensor::Source*> sources_;
+    sensor::Offer offer_;  ///< of all sources together
     PipelineOptions options_;
     bool live_;
     std::atomic<std::int64_t> deadline_ns_;
     UniqueFd wake_fd_;
     UniqueFd ready_fd_;
-    sensor::SampleQueue queue_;
+    std::vector<std::unique_ptr<sensor::SampleQueue>> queues_;  ///< one per source
     std::array<sync::ClockModel, sensor::kKindCount> clocks_;
     std::array<sync::MonotonicStamp, sensor::kKindCount> stamps_;
     sync::Aligner aligner_;
@@ -134,6 +163,8 @@ private:
     sensor::Sample held_;  // a frame that the aligner had no room for
     std::int64_t held_hub_ns_ = 0;
     std::uint64_t next_mono_sample_ = 0;
+    std::vector<PendingSound> sounds_;  // in order; each carries a lease count
+    std::size_t sound_count_ = 0;
     std::vector<percept_patch> patch_list_;
     std::vector<percept_mel_slice> slices_;  // waiting, in time order; sized once
     std::size_t slice_count_ = 0;

@@ -11,7 +11,7 @@
 
 namespace perceptd {
 
-enum class SensorSource : std::uint8_t { Off, Synthetic };
+enum class SensorSource : std::uint8_t { Off, Synthetic, Provider };
 enum class MelProfileName : std::uint8_t { Kaldi, WhisperStream };
 
 struct LogSettings {

@@ -72,6 +72,8 @@ public:
     /// Ends capture and joins the capture thread; slots it held are released. Idempotent.
     virtual void stop() noexcept = 0;
     [[nodiscard]] virtual const StreamCounters& counters(Kind kind) const noexcept = 0;
+    /// Slots of `kind`'s arena that the source keeps for writing: not free, but nobody's to take back. Any thread.
+    [[nodiscard]] virtual std::uint32_t lent_slot_count(Kind) const noexcept { return 0; }
 };
 
 }  // namespace perceptd::sensor

@@ -98,6 +98,17 @@ void Registry::notify(NoticeKind kind, std::string_view text) noexcept {
     }
 }
 
+void Registry::lose(SensorSet sensors, std::string_view text) noexcept {
+    for (auto& [id, entry] : entries_) {
+        entry.session->lose(sensors, text);
+        watch(entry);
+    }
+}
+
+bool Registry::has_full_session() const noexcept {
+    return std::any_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second.session->is_full(); });
+}
+
 std::uint32_t Registry::reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept {
     std::uint32_t count = 0;
     while (arena.free_count() < free_slots_min) {
@@ -196,7 +207,8 @@ void Registry::reap() {
 void Registry::arm_deadline() {
     const bool any = std::any_of(entries_.begin(), entries_.end(), [](const auto& item) {
         const Session::State state = item.second.session->state();
-        return state != Session::State::Streaming && state != Session::State::Closed;
+        return state != Session::State::Streaming && state != Session::State::Providing &&
+               state != Session::State::Closed;
     });
     if (any && !deadline_armed_) {  // never moved by a newcomer, who could else put it off for ever
         deadline_armed_ = true;

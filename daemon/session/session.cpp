@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "base/log.hpp"
+#include "sensor/feed_check.hpp"
 
 namespace perceptd::session {
 namespace {
 
 constexpr int kPacketsPerTurn = 16;            // one client cannot hold the loop
-constexpr std::size_t kWaitingPacketsMax = 8;  // control messages unread; more ends the session
 constexpr std::uint32_t kSubscribesMax = 8;    // each may raise a dialogue
 constexpr std::size_t kArenasPerPacket = kPacketFdsMax / 2;
 
@@ -98,7 +98,12 @@ void Session::handle(const Request& request) {
         case Request::Kind::Hello: handle_hello(request); return;
         case Request::Kind::Subscribe: handle_subscribe(request); return;
         case Request::Kind::Release: handle_release(request); return;
-        case Request::Kind::Bye: close(EndCause::Client, "the client said Bye"); return;
+        case Request::Kind::Bye:
+            notify(NoticeKind::SessionEnd, "the session is over");
+            close(EndCause::Client, "the client said Bye");
+            return;
+        case Request::Kind::Provide: handle_provide(request); return;
+        case Request::Kind::ProviderReady: handle_provider_ready(); return;
         case Request::Kind::Broken: break;
     }
     fail(Error(ErrorCode::ProtocolViolation, request.fault), EndCause::Protocol);
@@ -131,11 +136,7 @@ void Session::handle_subscribe(const Request& request) {
              EndCause::Protocol);
         return;
     }
-    if (++subscribe_count_ > kSubscribesMax) {
-        Error error(ErrorCode::QuotaExceeded, "too many attempts to subscribe in one session; open a new one");
-        error.limit = kSubscribesMax;
-        error.used = subscribe_count_;
-        fail(error, EndCause::Protocol);
+    if (!may_ask_again()) {
         return;
     }
     if (request.sensors.empty() || !request.sensors_known) {
@@ -150,9 +151,24 @@ void Session::handle_subscribe(const Request& request) {
             actions.emplace_back(action_of(kind));
         }
     }
+    ask(actions);
+}
+
+bool Session::may_ask_again() {
+    if (++subscribe_count_ <= kSubscribesMax) {
+        return true;
+    }
+    Error error(ErrorCode::QuotaExceeded, "too many attempts to subscribe in one session; open a new one");
+    error.limit = kSubscribesMax;
+    error.used = subscribe_count_;
+    fail(error, EndCause::Protocol);
+    return false;
+}
+
+void Session::ask(const std::vector<std::string>& actions) {
     state_ = State::Authorizing;
     if (actions.empty()) {
-        start_streams(Verdict::Granted, {});
+        on_verdict(Verdict::Granted, {});
         return;
     }
     authority_.authorize(options_.peer, actions,
@@ -161,20 +177,24 @@ void Session::handle_subscribe(const Request& request) {
                                  return;
                              }
                              try {
-                                 start_streams(verdict, denied);
+                                 on_verdict(verdict, denied);
                              } catch (const std::exception& failure) {
                                  close(EndCause::Unresponsive, failure.what());
                              }
                          });
 }
 
-void Session::start_streams(Verdict verdict, const std::string& denied_action) try {
+void Session::on_verdict(Verdict verdict, const std::string& denied_action) try {
     if (verdict == Verdict::Denied) {
         throw Error(ErrorCode::NotAuthorized,
-                    "polkit does not grant " + denied_action + "; ask the device's owner, or subscribe to less");
+                    "polkit does not grant " + denied_action + "; ask the device's owner, or ask for less");
     }
     if (verdict != Verdict::Granted) {
         throw Error(ErrorCode::AuthorityUnavailable, "polkit does not answer, so nothing is granted; is it running?");
+    }
+    if (offer_) {
+        start_providing();
+        return;
     }
     const StreamOffer offer = feed_.attach(options_.id, sensors_);
     attached_ = true;
@@ -184,6 +204,7 @@ void Session::start_streams(Verdict verdict, const std::string& denied_action) t
     if (state_ == State::Authorizing) {
         state_ = State::Subscribe;
         sensors_ = {};
+        offer_.reset();
         send_error(error, false);
     } else if (state_ != State::Closed) {
         fail(error, EndCause::Protocol);
@@ -192,6 +213,68 @@ void Session::start_streams(Verdict verdict, const std::string& denied_action) t
     if (state_ != State::Closed) {
         fail(Error(ErrorCode::Internal, failure.what()), EndCause::Protocol);
     }
+}
+
+void Session::handle_provide(const Request& request) {
+    if (state_ != State::Subscribe) {
+        fail(Error(ErrorCode::ProtocolViolation, "Provide comes once, after Welcome, in place of Subscribe"),
+             EndCause::Protocol);
+        return;
+    }
+    if (!may_ask_again()) {
+        return;
+    }
+    try {
+        sensor::check_offer(request.offer);
+    } catch (const Error& error) {
+        send_error(error, false);
+        return;
+    }
+    offer_ = std::make_unique<sensor::Offer>(request.offer);
+    ask({"org.perceptd1.manage"});
+}
+
+void Session::start_providing() {
+    const Provision provision = feed_.provide(options_.id, *offer_);
+    provides_ = true;
+    state_ = State::Mapping;
+    std::array<int, kPacketFdsMax> fds{provision.ring_fd.borrow(), provision.doorbell_fd.borrow()};
+    std::size_t count = 2;
+    for (const auto* slots : {&provision.camera, &provision.audio}) {
+        if (*slots) {
+            fds[count++] = (*slots)->fd.borrow();
+        }
+    }
+    send_control(wire_.provision(provision), {fds.data(), count});
+}
+
+void Session::handle_provider_ready() {
+    if (state_ != State::Mapping) {
+        fail(Error(ErrorCode::ProtocolViolation, "ProviderReady comes once, after Provision"), EndCause::Protocol);
+        return;
+    }
+    if (!outbox_.empty()) {
+        fail(Error(ErrorCode::ProtocolViolation, "ProviderReady came before Provision was read"), EndCause::Protocol);
+        return;
+    }
+    feed_.provider_ready(options_.id);
+    state_ = State::Providing;
+}
+
+void Session::start_provider(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns) noexcept try {
+    if (state_ != State::Closed) {
+        send_control(wire_.start(sensors, run, hub_start_ns));
+    }
+} catch (const std::exception& failure) {
+    close(EndCause::Unresponsive, failure.what());
+}
+
+void Session::stop_provider() noexcept try {
+    if (state_ != State::Closed) {
+        send_control(wire_.stop());
+    }
+} catch (const std::exception& failure) {
+    close(EndCause::Unresponsive, failure.what());
 }
 
 void Session::send_streams(const StreamOffer& offer) {
@@ -229,7 +312,7 @@ void Session::handle_release(const Request& request) {
 }
 
 void Session::deliver(const WindowOut& window) noexcept {
-    if (state_ != State::Streaming) {
+    if (state_ != State::Streaming || sensors_.empty()) {
         return;
     }
     if (!upstream_base_known_ || window.lost_upstream_count < upstream_base_count_) {  // first, or the stream restarted
@@ -240,7 +323,7 @@ void Session::deliver(const WindowOut& window) noexcept {
     if (!flush()) {
         return;
     }
-    if (!waiting_.empty()) {
+    if (!outbox_.empty()) {
         ++counters_.lost_unread_count;  // a window never overtakes a control message
         return;
     }
@@ -250,18 +333,7 @@ void Session::deliver(const WindowOut& window) noexcept {
     }
     try {
         switch (channel_.send(wire_.window(window, sensors_, counters_))) {
-            case Status::Ok: {
-                const bool camera = sensors_.has(sensor::Kind::Camera);
-                held_.push_back(Held{.window_id = window.id,
-                                     .t1_ns = window.t1_ns,
-                                     .leases = {share_of(window.frame, camera), share_of(window.patches, camera),
-                                                share_of(window.mel, sensors_.has(sensor::Kind::Microphone)),
-                                                share_of(window.motion, sensors_.has(sensor::Kind::Imu))}});
-                ++counters_.sent_count;
-                newest_id_ = window.id;
-                captured_at_ns_ = window.t1_ns;
-                return;
-            }
+            case Status::Ok: hold(window); return;
             case Status::Again:
                 claim_.give_window();
                 ++counters_.lost_unread_count;
@@ -274,6 +346,22 @@ void Session::deliver(const WindowOut& window) noexcept {
     } catch (const std::exception& failure) {  // no memory for the message; the claim goes with the session
         close(EndCause::Unresponsive, failure.what());
     }
+}
+
+void Session::hold(const WindowOut& window) {
+    const bool camera = sensors_.has(sensor::Kind::Camera);
+    const bool microphone = sensors_.has(sensor::Kind::Microphone);
+    Held& held = held_.emplace_back();
+    held.window_id = window.id;
+    held.t1_ns = window.t1_ns;
+    held.leases = {share_of(window.frame, camera), share_of(window.patches, camera), share_of(window.mel, microphone),
+                   share_of(window.motion, sensors_.has(sensor::Kind::Imu))};
+    for (std::size_t i = 0; i < window.sound_count; ++i) {
+        held.sounds[i] = share_of(window.sounds[i].block, microphone);
+    }
+    ++counters_.sent_count;
+    newest_id_ = window.id;
+    captured_at_ns_ = window.t1_ns;
 }
 
 bool Session::revoke_oldest() noexcept {
@@ -295,56 +383,43 @@ void Session::notify(NoticeKind kind, std::string_view text) noexcept {
         return;
     }
     try {
-        send_control(wire_.notice(kind, text, counters_, windows_in_flight()));
+        send_control(wire_.notice(kind, text, counters_, windows_in_flight(), feed_.statistics()));
     } catch (const std::exception& failure) {
         close(EndCause::Unresponsive, failure.what());
     }
 }
 
+void Session::lose(SensorSet sensors, std::string_view text) noexcept {
+    if (attached_ && sensors_.intersects(sensors)) {
+        sensors_.remove(sensors);  // first: the notice may end the session, which then detaches from the rest
+        notify(NoticeKind::SensorLost, text);
+    }
+}
+
 void Session::check_deadline(std::int64_t now_ns) noexcept {
     // Authorizing is excused: the wearer may be reading a dialogue.
-    if ((state_ == State::Hello || state_ == State::Subscribe) && options_.handshake_deadline_ns != 0 &&
+    if ((state_ == State::Hello || state_ == State::Subscribe || state_ == State::Mapping) && options_.handshake_deadline_ns != 0 &&
         now_ns >= options_.handshake_deadline_ns) {
         close(EndCause::Timeout, "the client did not subscribe in time");
     }
 }
 
 void Session::send_control(std::span<const std::byte> bytes, std::span<const int> fds) {
-    if (waiting_.empty()) {
-        switch (channel_.send(bytes, fds)) {
-            case Status::Ok: return;
-            case Status::Again: break;
-            default: close(EndCause::Client, "the client closed the channel"); return;
-        }
-    }
-    if (waiting_.size() >= kWaitingPacketsMax) {
-        close(EndCause::Unresponsive, "the client does not read its control messages");
-        return;
-    }
-    Waiting& waiting = waiting_.emplace_back();
-    waiting.bytes.assign(bytes.begin(), bytes.end());
-    for (const int fd : fds) {
-        const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        if (copy < 0) {
-            throw_errno("fcntl(F_DUPFD_CLOEXEC)");
-        }
-        waiting.fds.emplace_back(copy);
-    }
-    if (waiting_.size() == 1 && handlers_.on_waiting) {
-        handlers_.on_waiting(*this);
+    switch (outbox_.send(channel_, bytes, fds)) {
+        case Status::Ok: return;
+        case Status::Again:
+            if (handlers_.on_waiting) {
+                handlers_.on_waiting(*this);
+            }
+            return;
+        case Status::Full: close(EndCause::Unresponsive, "the client does not read its control messages"); return;
+        default: close(EndCause::Client, "the client closed the channel"); return;
     }
 }
 
 bool Session::flush() noexcept {
-    while (!waiting_.empty()) {
-        std::array<int, kPacketFdsMax> fds{};
-        const Waiting& next = waiting_.front();
-        std::transform(next.fds.begin(), next.fds.end(), fds.begin(), [](const UniqueFd& fd) { return fd.borrow(); });
-        switch (channel_.send(next.bytes, {fds.data(), next.fds.size()})) {
-            case Status::Ok: waiting_.pop_front(); break;
-            case Status::Again: return true;
-            default: close(EndCause::Client, "the client closed the channel"); return false;
-        }
+    if (outbox_.flush(channel_) == Status::Ended) {
+        close(EndCause::Client, "the client closed the channel");
     }
     return state_ != State::Closed;
 }
@@ -354,7 +429,7 @@ void Session::send_error(const Error& error, bool fatal) {
 }
 
 void Session::fail(const Error& error, EndCause cause) {
-    if (waiting_.empty() && state_ != State::Closed) {
+    if (outbox_.empty() && state_ != State::Closed) {
         static_cast<void>(channel_.send(wire_.error(error, true)));  // the session ends whether it arrives or not
     }
     close(cause, error.what());
@@ -368,11 +443,15 @@ void Session::close(EndCause cause, std::string_view text) noexcept {
     end_cause_ = cause;
     held_.clear();
     claim_.end();
-    waiting_.clear();
+    outbox_.clear();
     alive_.reset();
     if (attached_) {
         attached_ = false;
         feed_.detach(options_.id, sensors_);
+    }
+    if (provides_) {
+        provides_ = false;
+        feed_.provider_gone(options_.id);
     }
     ::shutdown(channel_.borrow(), SHUT_RDWR);
     try {

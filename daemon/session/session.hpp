@@ -1,11 +1,10 @@
-// One client's session: Hello, Subscribe, then windows until either side ends it.
+// One client's session: Hello, Subscribe, then windows until either side ends it; or a provider's: Hello, Provide.
 // Owns the channel, the leases of every window the client holds, its share of the quota and its hold on the sensors.
 // Never waits for the client: what it does not read or release is lost to it, and counted.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +14,8 @@
 #include "session/authority.hpp"
 #include "session/channel.hpp"
 #include "session/delivery.hpp"
+#include "session/feed.hpp"
+#include "session/outbox.hpp"
 #include "session/quota.hpp"
 #include "session/wire.hpp"
 
@@ -28,7 +29,7 @@ const char* name_of(EndCause cause) noexcept;
 /// constructor throws.
 class Session {
 public:
-    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Closed };
+    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Mapping, Providing, Closed };
 
     struct Options {
         std::uint64_t id = 0;
@@ -52,7 +53,7 @@ public:
     /// Writes what waits and reads a bounded number of packets. Call when borrow_fd() is ready.
     void handle_ready() noexcept;
     /// True while something waits for room in the socket: poll for EPOLLOUT too.
-    [[nodiscard]] bool wants_write() const noexcept { return !waiting_.empty(); }
+    [[nodiscard]] bool wants_write() const noexcept { return !outbox_.empty(); }
     [[nodiscard]] int borrow_fd() const noexcept { return channel_.borrow(); }
 
     /// Offers a window. The session takes leases of the blocks that its sensors allow, or counts the loss.
@@ -61,7 +62,16 @@ public:
     bool revoke_oldest() noexcept;
     /// Hub time at which the oldest held window ended; INT64_MAX when none is held.
     [[nodiscard]] std::int64_t oldest_held_ns() const noexcept;
+    /// True while a window would be lost to this client: it holds what it may, or does not read.
+    [[nodiscard]] bool is_full() const noexcept {
+        return state_ == State::Streaming && (held_.size() >= options_.windows_in_flight_max || wants_write());
+    }
     void notify(NoticeKind kind, std::string_view text) noexcept;
+    /// These sensors are gone for this session, also if they come back; what it holds stays readable.
+    void lose(SensorSet sensors, std::string_view text) noexcept;
+    /// To a provider: which kinds are wanted, or none.
+    void start_provider(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns) noexcept;
+    void stop_provider() noexcept;
     /// Ends a session that has not begun to stream by its deadline.
     void check_deadline(std::int64_t now_ns) noexcept;
     /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is
@@ -85,17 +95,20 @@ private:
         std::uint64_t window_id = 0;
         std::int64_t t1_ns = 0;
         std::array<arena::Lease, 4> leases;
-    };
-    struct Waiting {
-        std::vector<std::byte> bytes;
-        std::vector<UniqueFd> fds;
+        std::array<arena::Lease, kSoundsMax> sounds;
     };
 
     void handle(const Request& request);
     void handle_hello(const Request& request);
     void handle_subscribe(const Request& request);
     void handle_release(const Request& request);
-    void start_streams(Verdict verdict, const std::string& denied_action);
+    void handle_provide(const Request& request);
+    void handle_provider_ready();
+    [[nodiscard]] bool may_ask_again();
+    void ask(const std::vector<std::string>& actions);
+    void on_verdict(Verdict verdict, const std::string& denied_action);
+    void start_providing();
+    void hold(const WindowOut& window);
     void send_streams(const StreamOffer& offer);
     void send_control(std::span<const std::byte> bytes, std::span<const int> fds = {});
     void send_error(const Error& error, bool fatal);
@@ -114,7 +127,9 @@ private:
     bool attached_ = false;
     std::uint32_t subscribe_count_ = 0;
     std::vector<Held> held_;  ///< oldest first; capacity fixed at windows_in_flight_max
-    std::deque<Waiting> waiting_;
+    Outbox outbox_;
+    std::unique_ptr<sensor::Offer> offer_;  ///< of a provider
+    bool provides_ = false;
     Counters counters_;
     std::uint64_t upstream_base_count_ = 0;
     bool upstream_base_known_ = false;
