@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
         ->type_name("PATH")
         ->capture_default_str();
     watch->add_flag("--json", options.json, "One JSON object per line; the last one is the summary");
+    watch->add_flag("--summary", options.summary_only, "Only the summary at the end");
     watch->add_option("--count", options.count, "Stop after this many windows")
         ->type_name("N")
         ->check(CLI::PositiveNumber);

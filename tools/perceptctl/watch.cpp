@@ -175,12 +175,15 @@ int watch(const WatchOptions& options) {
             }
             waited_ms = 0;
             const WindowFacts facts(*window);
-            const std::string line = options.json ? describe(*window, heap).dump() : std::string();
+            const std::string line = options.json && !options.summary_only ? describe(*window, heap).dump() : std::string();
             if (!window->is_valid()) {
                 continue;  // taken back while we read: what we read does not count
             }
             summary.add(facts);
             ++shown_count;
+            if (options.summary_only) {
+                continue;
+            }
             if (options.json) {
                 std::printf("%s\n", line.c_str());
             } else {
@@ -192,12 +195,23 @@ int watch(const WatchOptions& options) {
             break;
         }
     }
+    const bool is_whole = client.ended();
+    if (broken_off.empty()) {
+        try {
+            // At the end of a recording the numbers are final already.
+            if (is_whole || client.end()) {
+                summary.add(client.last_statistics());
+            }
+        } catch (const percept::Error& error) {
+            broken_off = error.what();
+        }
+    }
     std::printf("%s\n", options.json ? summary.to_json(heap).dump().c_str() : summary.to_text(heap).c_str());
     if (!broken_off.empty()) {
         std::cerr << "perceptctl: " << broken_off << "\n";
         return 1;
     }
-    if (options.until_end && !client.ended() && options.count == 0) {
+    if (options.until_end && !is_whole && options.count == 0) {
         std::cerr << "perceptctl: stopped before the end of the stream\n";
         return 1;
     }
