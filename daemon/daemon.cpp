@@ -409,9 +409,7 @@ void Daemon::reclaim_slots() noexcept {
             sessions_.reclaim(*arena, wanted - std::min(wanted, lent_count));
         }
     };
-    const auto lent = [this](Kind kind) {
-        return bank_.has(kind) ? bank_.source(kind)->lent_slot_count(kind) : 0;
-    };
+    const auto lent = [this](Kind kind) { return bank_.has(kind) ? bank_.source(kind)->lent_slot_count(kind) : 0; };
     reclaim(pipeline_arenas_.camera, lent(Kind::Camera));
     reclaim(pipeline_arenas_.audio, lent(Kind::Microphone));
     for (arena::Arena* const arena : {pipeline_arenas_.patches, pipeline_arenas_.mel, pipeline_arenas_.motion}) {

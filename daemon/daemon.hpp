@@ -67,7 +67,7 @@ private:
     std::array<std::uint32_t, sensor::kKindCount> holders_{};
     std::uint64_t next_window_id_ = 0;
     bool restart_scheduled_ = false;
-    bool has_ended_ = false;  ///< the recording is over; the next session begins it anew
+    bool has_ended_ = false;             ///< the recording is over; the next session begins it anew
     std::int64_t stalled_since_ns_ = 0;  ///< hub time since when a recording waits for a client; 0 = it does not
     std::uint64_t allocations_before_ = 0;
     std::unique_ptr<Pipeline> pipeline_;

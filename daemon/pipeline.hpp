@@ -1,6 +1,7 @@
 // The pipeline thread: samples in, windows with their token blocks out. It joins sensor, sync and tokens.
-// Owns the sample queues, the clock models, the token stages and the ring of closed windows; borrows arenas and sources.
-// Never allocates, locks or logs after construction; never waits for a client (a recording waits for free slots).
+// Owns the sample queues, the clock models, the token stages and the ring of closed windows; borrows arenas and
+// sources. Never allocates, locks or logs after construction; never waits for a client (a recording waits for free
+// slots).
 #pragma once
 
 #include <array>

@@ -88,7 +88,7 @@ void SensorBank::make_synthetic() {
 }
 
 std::array<SensorBank::Memory, sensor::kKindCount> SensorBank::make_memory(const sensor::Offer& offer,
-                                                                          arena::Writer writer) {
+                                                                           arena::Writer writer) {
     const auto choose = [this](arena::Writer by) {
         arena::HeapChoice choice = arena::choose_heap(settings_.arena.heaps, by, device_root_);
         for (const std::string& reason : choice.rejected) {
@@ -249,8 +249,8 @@ void SensorBank::check_room(const sensor::Offer& offer, SensorSet kinds) const {
         }
     }
     if (offer.camera) {
-        const std::uint64_t bytes = std::uint64_t{sensor::camera_slot_bytes(*offer.camera)} *
-                                    settings_.arena.camera_slot_count;
+        const std::uint64_t bytes =
+            std::uint64_t{sensor::camera_slot_bytes(*offer.camera)} * settings_.arena.camera_slot_count;
         if (bytes > kProviderBytesMax) {
             Error error(ErrorCode::QuotaExceeded,
                         "the camera's slots would need too many bytes; scale the picture or lower "

@@ -268,8 +268,8 @@ void FeedSource::take_end_or_mark(Kind kind, const percept_feed_record& record,
         stream.check.end();
     }
     // An end is never lost; a mark may be.
-    static_cast<void>(push({.kind = kind, .flags = is_end ? kEnd : kMark, .hub_ns = record.hub_ns},
-                           is_end || !offer_.is_live, stop));
+    static_cast<void>(
+        push({.kind = kind, .flags = is_end ? kEnd : kMark, .hub_ns = record.hub_ns}, is_end || !offer_.is_live, stop));
 }
 
 bool FeedSource::is_payload_good(Kind kind, const percept_feed_record& record) const noexcept {
@@ -280,16 +280,16 @@ bool FeedSource::is_payload_good(Kind kind, const percept_feed_record& record) c
     if (record.slot_index >= stream.arena->slot_count() || !stream.with_provider[record.slot_index]) {
         return false;  // not a slot, or not the provider's: it was handed in before
     }
-    return kind == Kind::Camera ? is_frame_good(record.bytes_used, *offer_.camera)
-                                : is_sound_good(stream.arena->slot(record.slot_index), record.bytes_used, *offer_.audio);
+    return kind == Kind::Camera
+               ? is_frame_good(record.bytes_used, *offer_.camera)
+               : is_sound_good(stream.arena->slot(record.slot_index), record.bytes_used, *offer_.audio);
 }
 
 void FeedSource::give_back(const percept_feed_record& record) noexcept {
     const std::size_t index = std::size_t{record.stream} - 1;
     if (record.stream != 0 && index < kKindCount && streams_[index].arena != nullptr &&
         (record.flags & (PERCEPT_FEED_END | PERCEPT_FEED_MARK)) == 0 &&
-        record.slot_index < streams_[index].arena->slot_count() &&
-        streams_[index].with_provider[record.slot_index]) {
+        record.slot_index < streams_[index].arena->slot_count() && streams_[index].with_provider[record.slot_index]) {
         lend(index, record.slot_index);
     }
 }

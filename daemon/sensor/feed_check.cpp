@@ -56,10 +56,9 @@ bool StreamCheck::accept_time(std::int64_t hub_ns, const StampLimits& limits) no
     if (hub_ns <= 0 || hub_ns >= kRangeNs || hub_ns < hub_ns_) {
         return false;
     }
-    const bool is_near = limits.is_live
-                             ? hub_ns - limits.now_ns <= kAheadNs && limits.now_ns - hub_ns <= kBehindNs
-                             : hub_ns - limits.newest_hub_ns <= kLongestStepNs &&
-                                   limits.newest_hub_ns - hub_ns <= kLongestStepNs;
+    const bool is_near = limits.is_live ? hub_ns - limits.now_ns <= kAheadNs && limits.now_ns - hub_ns <= kBehindNs
+                                        : hub_ns - limits.newest_hub_ns <= kLongestStepNs &&
+                                              limits.newest_hub_ns - hub_ns <= kLongestStepNs;
     if (is_near) {
         hub_ns_ = hub_ns;
     }
@@ -93,8 +92,7 @@ bool is_sound_good(std::span<const std::byte> slot, std::uint32_t bytes_used, co
         return offset_bytes % alignof(std::int16_t) == 0 && offset_bytes >= sizeof(block) &&
                offset_bytes <= bytes_used && size_bytes <= bytes_used - offset_bytes;
     };
-    const std::uint64_t original_bytes =
-        std::uint64_t{block.frame_count} * format.channel_count * sizeof(std::int16_t);
+    const std::uint64_t original_bytes = std::uint64_t{block.frame_count} * format.channel_count * sizeof(std::int16_t);
     const std::uint64_t mono_bytes = std::uint64_t{block.mono_count} * sizeof(std::int16_t);
     return block.rate_hz == format.rate_hz && block.channel_count == format.channel_count &&
            block.frame_count <= format.block_frames && block.first_frame < kLongestStream &&

@@ -106,7 +106,8 @@ void Registry::lose(SensorSet sensors, std::string_view text) noexcept {
 }
 
 bool Registry::has_full_session() const noexcept {
-    return std::any_of(entries_.begin(), entries_.end(), [](const auto& item) { return item.second.session->is_full(); });
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [](const auto& item) { return item.second.session->is_full(); });
 }
 
 std::uint32_t Registry::reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept {

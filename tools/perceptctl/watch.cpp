@@ -175,7 +175,8 @@ int watch(const WatchOptions& options) {
             }
             waited_ms = 0;
             const WindowFacts facts(*window);
-            const std::string line = options.json && !options.summary_only ? describe(*window, heap).dump() : std::string();
+            const std::string line =
+                options.json && !options.summary_only ? describe(*window, heap).dump() : std::string();
             if (!window->is_valid()) {
                 continue;  // taken back while we read: what we read does not count
             }

@@ -27,7 +27,7 @@ std::unique_ptr<Recording> open_media_file(const std::filesystem::path& path) {
         throw RecordingError(path.string() + ": holds neither video, sound nor GPMF telemetry; give a recording");
     }
     return std::make_unique<MergedRecording<VideoTrack, AudioTrack, GpmfTrack>>(std::move(video), std::move(audio),
-                                                                               std::move(imu));
+                                                                                std::move(imu));
 }
 
 }  // namespace perceptd::replay

@@ -159,8 +159,8 @@ bool Player::play_sound(const Recording& recording, const AudioBlock& block) {
     const std::size_t frame_count = block.original.size() / channels;
     const std::size_t mono_max = mono_limit(format.rate_hz);
     // Pieces that fit a slot; both signals are cut alike.
-    const std::size_t pieces = std::max<std::size_t>({1, (frame_count + block_frames - 1) / block_frames,
-                                                      (block.mono.size() + mono_max - 1) / mono_max});
+    const std::size_t pieces = std::max<std::size_t>(
+        {1, (frame_count + block_frames - 1) / block_frames, (block.mono.size() + mono_max - 1) / mono_max});
     for (std::size_t piece = 0; piece < pieces; ++piece) {
         const auto cut = [&](std::size_t count) {
             return std::pair(count * piece / pieces, count * (piece + 1) / pieces);
@@ -180,8 +180,8 @@ bool Player::play_sound(const Recording& recording, const AudioBlock& block) {
         head.first_mono = pass_mono_ + block.first_mono + mono_from;
         head.original_offset_bytes = sound_alignment;
         const std::size_t original_bytes = head.frame_count * channels * sizeof(std::int16_t);
-        head.mono_offset_bytes = static_cast<std::uint32_t>(
-            sound_alignment + (original_bytes + sound_alignment - 1) / sound_alignment * sound_alignment);
+        head.mono_offset_bytes = static_cast<std::uint32_t>(sound_alignment + (original_bytes + sound_alignment - 1) /
+                                                                                  sound_alignment * sound_alignment);
         std::byte* const slot = provider_.slot(PERCEPT_STREAM_AUDIO, *slot_index).data();
         std::memcpy(slot, &head, sizeof(head));
         std::memcpy(slot + head.original_offset_bytes, block.original.data() + frame_from * channels, original_bytes);

@@ -17,7 +17,8 @@ using namespace perceptd::replay;
 constexpr const char* usage =
     "Usage: perceptd-replay FILE|FOLDER [--socket PATH] [--pace realtime|fast] [--loop] [--sensors LIST]\n"
     "Plays a media file (with GPMF telemetry) or an EuRoC folder through perceptd, whose configuration must leave the\n"
-    "sensors to a provider. Waits until a client subscribes; ends when the recording is over and the clients are gone.\n"
+    "sensors to a provider. Waits until a client subscribes; ends when the recording is over and the clients are "
+    "gone.\n"
     "  --socket PATH    the daemon's channel socket (default /run/perceptd/channel.sock)\n"
     "  --pace           realtime (default), or fast: as fast as the clients read\n"
     "  --loop           begin again at the end\n"

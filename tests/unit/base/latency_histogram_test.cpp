@@ -1,10 +1,10 @@
 // LatencyHistogram against sorted samples: the nearest-rank quantile, within one bucket.
+#include "base/latency_histogram.hpp"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 #include <vector>
-
-#include "base/latency_histogram.hpp"
 
 using perceptd::LatencyHistogram;
 
