@@ -7,6 +7,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <percept/percept.hpp>
+#include <sstream>
+#include <stdexcept>
 
 #include "summary.hpp"
 
@@ -78,6 +80,19 @@ Json flag_names(std::uint32_t flags) {
     return names;
 }
 
+/// "camera,imu" as PERCEPT_CAMERA | PERCEPT_IMU. Throws for a word that is no sensor.
+std::uint32_t sensor_bits(const std::string& list) {
+    std::uint32_t bits = 0;
+    std::istringstream words(list);
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word != "camera" && word != "microphone" && word != "imu") {
+            throw std::invalid_argument("'" + word + "' is no sensor; name camera, microphone or imu");
+        }
+        bits |= word == "camera" ? PERCEPT_CAMERA : word == "imu" ? PERCEPT_IMU : PERCEPT_MICROPHONE;
+    }
+    return bits;
+}
+
 /// Everything that a line shows, read from the window once.
 Json describe(const percept::Window& window, const std::string& heap) {
     const percept_window& view = *window;
@@ -104,6 +119,7 @@ Json describe(const percept::Window& window, const std::string& heap) {
     }
     line["mel_slices"] = view.mel_block.slice_count;
     line["level_dbfs"] = view.mel_block.magic == 0 ? Json(nullptr) : finite(double{view.mel_block.level_dbfs});
+    line["sounds"] = view.sound_count;
     line["imu_rows"] = view.motion_block.row_count;
     line["motion"] = view.motion_block.magic == 0 ? Json(nullptr) : Json(state_name(view.motion_block.state));
     line["cadence_hz"] = view.motion_block.magic == 0 ? Json(nullptr) : finite(double{view.motion_block.cadence_hz});
@@ -152,7 +168,7 @@ void print_new_notice(const percept::Client& client, std::uint64_t& seen_count) 
 int watch(const WatchOptions& options) {
     catch_signals();
     percept::Client client(options.socket_path);
-    client.subscribe(PERCEPT_CAMERA | PERCEPT_MICROPHONE | PERCEPT_IMU);
+    client.subscribe(sensor_bits(options.sensors));
     const std::string heap = client.heap();
     Summary summary;
     std::uint64_t shown_count = 0;

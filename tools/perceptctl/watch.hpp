@@ -10,6 +10,7 @@ namespace perceptctl {
 
 struct WatchOptions {
     std::string socket_path;
+    std::string sensors = "camera,microphone,imu";
     bool json = false;          ///< one JSON object per line instead of text
     bool summary_only = false;  ///< nothing per window
     bool until_end = false;     ///< a stream that breaks off before its end is an error

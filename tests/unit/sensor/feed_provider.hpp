@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -54,7 +55,8 @@ struct FeedStage {
     explicit FeedStage(bool is_live = false) : offer(test_offer(is_live)) {
         source = std::make_unique<FeedSource>(offer, &camera, &audio, 0, [this](const FeedRun& told) { run = told; });
         ring = MappedRegion(source->ring_fd().borrow(), sizeof(percept_feed), MapAccess::ReadWrite);
-        camera_slots = MappedRegion(camera.provider_fd().borrow(), camera.slot_stride_bytes() * 8, MapAccess::ReadWrite);
+        camera_slots =
+            MappedRegion(camera.provider_fd().borrow(), camera.slot_stride_bytes() * 8, MapAccess::ReadWrite);
         audio_slots = MappedRegion(audio.provider_fd().borrow(), audio.slot_stride_bytes() * 8, MapAccess::ReadWrite);
         bell = source->take_doorbell();
         camera.seal();

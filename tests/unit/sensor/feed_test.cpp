@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <functional>
 #include <limits>
 #include <random>
@@ -320,7 +321,8 @@ TEST_CASE("random words in the ring never crash, stall or leak, and what passes 
             stage.tail += random() % 200 == 0 ? random() : 1;
             std::atomic_ref(stage.feed().record_tail).store(stage.tail);
             stage.feed().free_tail[random() % 2] = random();
-            stage.feed().free_slots[random() % 2][random() % PERCEPT_FEED_FREE_SLOTS] = static_cast<std::uint32_t>(random());
+            stage.feed().free_slots[random() % 2][random() % PERCEPT_FEED_FREE_SLOTS] =
+                static_cast<std::uint32_t>(random());
             stage.feed().free_head[random() % 2] = random();
             Sample sample;
             while (stage.queue.pop(sample)) {
