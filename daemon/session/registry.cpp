@@ -166,7 +166,11 @@ void Registry::watch(Entry& entry) {
     const std::uint32_t writing = session.wants_write() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u;
     if (entry.events != (reading | writing)) {
         entry.events = reading | writing;
-        entry.source->set_events(entry.events);
+        try {
+            entry.source->set_events(entry.events);
+        } catch (const std::exception&) {
+            // The loop has ended: the daemon stops, and nobody waits for this socket any more.
+        }
     }
 }
 

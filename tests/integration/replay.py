@@ -204,8 +204,10 @@ def test_media(place):
         summary = json.loads(output.splitlines()[-1])
         check(summary["frames"] == 0 and summary["mel_slices"] == 398, "sound alone has no frames")
 
-        cut = place / "cut.mkv"
-        cut.write_bytes(movie.read_bytes()[: movie.stat().st_size // 2])
+        whole, cut = place / "whole.mp4", place / "cut.mp4"  # its index comes first, so that it opens although cut
+        subprocess.run(["ffmpeg", "-v", "error", "-i", str(movie), "-an", "-c:v", "mpeg4", "-movflags", "+faststart",
+                        str(whole)], check=True)
+        cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
         (place / "empty.mp4").write_bytes(b"")
         (place / "text.mp4").write_text("This is no recording.\n")
         for name in ("empty.mp4", "text.mp4", "missing.mp4"):
@@ -215,12 +217,12 @@ def test_media(place):
         bad = daemon.replay(cut, "--pace", "fast", ready=False)
         first = bad.stderr.readline()
         if "ready" in first:
-            output, _ = daemon.watch("--until-end", "--sensors", "camera,microphone").communicate(timeout=60)
+            output, _ = daemon.watch("--until-end", "--sensors", "camera").communicate(timeout=60)
             said = bad.communicate(timeout=20)[1]
-            check(bad.returncode == 1 and " s: " in said and "cut.mkv" in said, "a cut movie: " + said.strip()[-160:])
+            check(bad.returncode == 1 and " s: " in said and "cut.mp4" in said, "a cut movie: " + said.strip()[-160:])
             check(0 < json.loads(output.splitlines()[-1])["frames"] < 100, "what is there is played, the stream ends")
         else:
-            check(bad.wait(timeout=20) == 1 and "cut.mkv" in first, "a cut movie: " + first)
+            check(bad.wait(timeout=20) == 1 and "cut.mp4" in first, "a cut movie: " + first)
         check(wait_for(lambda: daemon.descriptors() <= idle), "no descriptor is left behind")
 
 
@@ -297,6 +299,7 @@ def test_slow_clients(place):
     with Daemon() as daemon:
         replay = daemon.replay(place / "slow", "--pace", "fast")
         stuck = daemon.watch("--until-end")
+        stuck.stdout.readline()  # it has a window; from here on it neither reads nor releases
         stuck.send_signal(signal.SIGSTOP)
         reader = daemon.watch("--until-end")
         output, _ = reader.communicate(timeout=120)

@@ -75,9 +75,7 @@ Player::Outcome Player::play(const Open& open) {
                 break;
             }
             is_first = false;
-            const auto camera = recording->camera();
-            const double period_s = camera && camera->rate_hz > 0 ? 1 / camera->rate_hz : 0.02;
-            pass_start_ns_ = newest_ns_ + static_cast<std::int64_t>(period_s * 1e9);
+            pass_start_ns_ = covered_ns_;
             pass_frame_ = next_frame_;
             pass_mono_ = next_mono_;
         } catch (const RecordingError& error) {
@@ -102,6 +100,17 @@ bool Player::play_once(Recording& recording) {
     return true;
 }
 
+std::int64_t Player::length_of(const Recording& recording, const Event& event) {
+    const auto period_ns = [](double rate_hz) { return static_cast<std::int64_t>(rate_hz > 0 ? 1e9 / rate_hz : 1e6); };
+    if (const auto* block = std::get_if<AudioBlock>(&event)) {
+        const AudioFormat format = recording.audio().value();
+        const std::size_t frame_count = block->original.size() / format.channel_count;
+        return static_cast<std::int64_t>(double(frame_count) * 1e9 / format.rate_hz);
+    }
+    return period_ns(std::holds_alternative<Frame>(event) ? recording.camera().value().rate_hz
+                                                          : recording.imu().value().rate_hz);
+}
+
 bool Player::play_event(Recording& recording, const Event& event) {
     const std::int64_t time_ns = pass_start_ns_ + std::visit([](const auto& any) { return any.time_ns; }, event);
     const std::uint32_t stream = std::holds_alternative<Frame>(event)        ? PERCEPT_STREAM_CAMERA
@@ -111,6 +120,7 @@ bool Player::play_event(Recording& recording, const Event& event) {
         return false;
     }
     newest_ns_ = std::max(newest_ns_, time_ns);
+    covered_ns_ = std::max(covered_ns_, time_ns + length_of(recording, event));
     if (!mark_others(stream, time_ns)) {
         return false;
     }

@@ -47,6 +47,7 @@ private:
     };
 
     [[nodiscard]] bool play_once(Recording& recording);
+    [[nodiscard]] static std::int64_t length_of(const Recording& recording, const Event& event);
     [[nodiscard]] bool play_event(Recording& recording, const Event& event);
     [[nodiscard]] bool play_frame(Recording& recording, const Frame& frame);
     [[nodiscard]] bool play_sound(const Recording& recording, const AudioBlock& block);
@@ -62,6 +63,7 @@ private:
     std::array<Stream, 3> streams_;
     std::int64_t pass_start_ns_ = 0;  ///< of this pass through the recording, since the run's start
     std::int64_t newest_ns_ = 0;
+    std::int64_t covered_ns_ = 0;  ///< where the last event of any stream ends
     std::uint64_t pass_frame_ = 0;  ///< sound frames of the passes before
     std::uint64_t pass_mono_ = 0;
     std::uint64_t next_frame_ = 0;

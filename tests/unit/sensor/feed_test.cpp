@@ -1,6 +1,7 @@
 // FeedSource against providers that are honest, slow, wrong, hostile or gone.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -324,6 +325,10 @@ TEST_CASE("random words in the ring never crash, stall or leak, and what passes 
             stage.feed().free_slots[random() % 2][random() % PERCEPT_FEED_FREE_SLOTS] =
                 static_cast<std::uint32_t>(random());
             stage.feed().free_head[random() % 2] = random();
+            static_cast<void>(!::send(stage.bell.borrow(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+            if (i % 50 == 0) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));  // let the daemon's side look at it
+            }
             Sample sample;
             while (stage.queue.pop(sample)) {
                 ++popped;
@@ -336,6 +341,10 @@ TEST_CASE("random words in the ring never crash, stall or leak, and what passes 
                 }
                 stage.release(sample);
             }
+        }
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+        while (stage.invalid_count() == 0 && std::chrono::steady_clock::now() < end) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
         INFO("seed " << seed << ", popped " << popped << ", refused " << stage.invalid_count());
         CHECK(stage.invalid_count() > 0);
