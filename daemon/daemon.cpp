@@ -1,18 +1,16 @@
 #include "daemon.hpp"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <exception>
 
 #include "base/clock.hpp"
 #include "base/hot_path.hpp"
 #include "base/log.hpp"
+#include "session/listening_socket.hpp"
 
 namespace perceptd {
 namespace {
@@ -22,7 +20,6 @@ using session::BlockKind;
 
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
-constexpr std::int64_t kLongestStallNs = 2 * kNsPerSecond;
 constexpr Kind kKinds[] = {Kind::Camera, Kind::Microphone, Kind::Imu};
 
 session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
@@ -97,35 +94,8 @@ void Daemon::listen() {
     if (::sd_listen_fds(1) > 0) {
         listening_fd_.reset(SD_LISTEN_FDS_START);
     } else {
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        if (options_.channel_path.empty() || options_.channel_path.size() >= sizeof(address.sun_path)) {
-            throw Error(ErrorCode::InvalidArgument, "socket path is empty or longer than 107 characters: '" +
-                                                        options_.channel_path + "'; choose another with --channel");
-        }
-        std::copy(options_.channel_path.begin(), options_.channel_path.end(), address.sun_path);
-        UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd) {
-            throw_errno("socket");
-        }
-        if (::connect(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-            throw Error(ErrorCode::Busy, "another perceptd serves " + options_.channel_path +
-                                             "; stop it first or choose another path with --channel");
-        }
-        if (errno == ECONNREFUSED) {
-            // A socket that nobody listens on: left by a daemon that was killed.
-            ::unlink(options_.channel_path.c_str());
-        }
-        fd.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (!fd || ::bind(fd.borrow(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-            throw_errno("bind", options_.channel_path);
-        }
+        listening_fd_ = session::listen_at(options_.channel_path);
         made_socket_ = true;
-        // Who may do what is the authority's decision, not the file mode's.
-        if (::chmod(options_.channel_path.c_str(), 0666) != 0 || ::listen(fd.borrow(), 64) != 0) {
-            throw_errno("listen", options_.channel_path);
-        }
-        listening_fd_ = std::move(fd);
     }
     accepting_ = loop_.add_io(listening_fd_.borrow(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
 }
@@ -279,7 +249,6 @@ void Daemon::stop_pipeline() noexcept {
         pipeline_.reset();
     }
     pipeline_arenas_ = {};
-    stalled_since_ns_ = 0;
 }
 
 void Daemon::restart_pipeline() {
@@ -332,17 +301,6 @@ session::StreamStatistics Daemon::statistics() const noexcept {
     return statistics;
 }
 
-bool Daemon::waits_for_clients() noexcept {
-    if (pipeline_->is_live() || !sessions_.has_full_session()) {
-        stalled_since_ns_ = 0;
-        return false;
-    }
-    const std::int64_t now_ns = monotonic_ns();
-    stalled_since_ns_ = stalled_since_ns_ == 0 ? now_ns : stalled_since_ns_;
-    // A client that stopped reading loses windows after all, rather than stopping the recording for the others.
-    return now_ns - stalled_since_ns_ < kLongestStallNs;
-}
-
 void Daemon::deliver_windows() {
     constexpr int kWindowsPerWakeUp = 16;
     if (!windows_ready_) {
@@ -351,7 +309,7 @@ void Daemon::deliver_windows() {
     WindowRecord record;
     bool waits = false;
     for (int i = 0; i < kWindowsPerWakeUp; ++i) {
-        waits = waits_for_clients();
+        waits = !pipeline_->is_live() && sessions_.holds_up(monotonic_ns());
         if (waits || !pipeline_->pop(record)) {
             break;
         }

@@ -56,7 +56,6 @@ private:
     void restart_pipeline();
     void deliver_windows();
     void deliver(const WindowRecord& record);
-    [[nodiscard]] bool waits_for_clients() noexcept;
     void reclaim_slots() noexcept;
     [[nodiscard]] session::SensorSet held_kinds() const noexcept;
     [[nodiscard]] bool held(sensor::Kind kind) const noexcept { return holders_[sensor::index_of(kind)] > 0; }
@@ -67,8 +66,7 @@ private:
     std::array<std::uint32_t, sensor::kKindCount> holders_{};
     std::uint64_t next_window_id_ = 0;
     bool restart_scheduled_ = false;
-    bool has_ended_ = false;             ///< the recording is over; the next session begins it anew
-    std::int64_t stalled_since_ns_ = 0;  ///< hub time since when a recording waits for a client; 0 = it does not
+    bool has_ended_ = false;  ///< the recording is over; the next session begins it anew
     std::uint64_t allocations_before_ = 0;
     std::unique_ptr<Pipeline> pipeline_;
     StreamArenas pipeline_arenas_;

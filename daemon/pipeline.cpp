@@ -98,6 +98,7 @@ Pipeline::Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& 
       clocks_{clock_for(offer_, Kind::Camera), clock_for(offer_, Kind::Microphone), clock_for(offer_, Kind::Imu)},
       aligner_(aligner_options(offer_, options)),
       mel_(options.mel_profile),
+      sounds_(options.arenas.audio),
       slices_(kPendingSlices),
       levels_(kPendingSlices),
       rows_(pending_rows(offer_)),
@@ -107,10 +108,6 @@ Pipeline::Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& 
         const sensor::CameraFormat& format = offer_.camera.value();
         gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
         patch_list_.resize(gate_->patch_total());
-    }
-    if (options_.arenas.audio != nullptr) {
-        // Half of the slots at most wait for their window: the source always has some to write to.
-        sounds_.resize(std::max<std::size_t>(options_.arenas.audio->slot_count() / 2, 1));
     }
     for (std::size_t i = 0; i < sources_.size(); ++i) {
         queues_.push_back(std::make_unique<sensor::SampleQueue>(wake_fd_.borrow()));
@@ -290,45 +287,9 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
     const std::int64_t end_ns =
         mono_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
     static_cast<void>(aligner_.advance(Kind::Microphone, end_ns));
-    keep_sound(lease, hub_ns, hub_ns + kNsPerSecond * block.frame_count / block.rate_hz, sample.bytes_used);
-}
-
-void Pipeline::keep_sound(const arena::Lease& lease, std::int64_t hub_ns, std::int64_t end_ns,
-                          std::uint32_t size_bytes) noexcept {
-    if (sound_count_ == sounds_.size()) {
+    if (!sounds_.put(lease, sample.bytes_used, hub_ns, hub_ns + kNsPerSecond * block.frame_count / block.rate_hz)) {
         counters_.sound_blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        drop_sounds(1);
     }
-    sounds_[sound_count_++] = {{{lease.share().detach(), size_bytes}, hub_ns}, end_ns};
-}
-
-void Pipeline::drop_sounds(std::size_t count) noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-        options_.arenas.audio->adopt(sounds_[i].record.block.slot).end();
-    }
-    std::move(sounds_.begin() + static_cast<std::ptrdiff_t>(count),
-              sounds_.begin() + static_cast<std::ptrdiff_t>(sound_count_), sounds_.begin());
-    sound_count_ -= count;
-}
-
-void Pipeline::fill_sounds(WindowRecord& record) noexcept {
-    const sync::WindowPlan& plan = record.plan;
-    std::size_t past = 0;
-    for (std::size_t i = 0; i < sound_count_; ++i) {
-        const PendingSound& sound = sounds_[i];
-        const bool overlaps = sound.record.first_frame_ns < plan.own_to_ns && sound.end_ns > plan.own_from_ns;
-        if (overlaps && record.sound_count < record.sounds.size()) {
-            SoundRecord& out = record.sounds[record.sound_count++];
-            out = sound.record;
-            arena::Lease kept = options_.arenas.audio->adopt(sound.record.block.slot);
-            static_cast<void>(kept.share().detach());  // the window's own count of the same slot
-            static_cast<void>(kept.detach());
-        } else if (overlaps) {
-            record.plan.flags |= sync::kPartialAudio;
-        }
-        past += sound.end_ns <= plan.own_to_ns ? 1 : 0;
-    }
-    drop_sounds(past);
 }
 
 void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
@@ -375,7 +336,7 @@ void Pipeline::close_windows() noexcept {
         }
         if (options_.arenas.mel != nullptr) {
             fill_mel(plan, record);
-            fill_sounds(record);
+            record.plan.flags |= sounds_.fill(record) ? 0U : std::uint32_t{sync::kPartialAudio};
         }
         if (options_.arenas.motion != nullptr) {
             fill_motion(plan, record);
@@ -497,23 +458,6 @@ void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) n
     }
 }
 
-void release(WindowRecord& record, const StreamArenas& arenas) noexcept {
-    const auto end = [](arena::Arena* arena, const BlockRecord& block) {
-        if (block.size_bytes > 0) {
-            arena->adopt(block.slot).end();
-        }
-    };
-    if (record.plan.has_frame) {
-        arenas.camera->adopt(record.frame.slot).end();
-    }
-    end(arenas.patches, record.patches);
-    end(arenas.mel, record.mel);
-    end(arenas.motion, record.motion);
-    for (std::uint32_t i = 0; i < record.sound_count; ++i) {
-        end(arenas.audio, record.sounds[i].block);
-    }
-}
-
 void Pipeline::release_all() noexcept {
     sensor::Sample sample;
     const auto end = [this](const sensor::Sample& ended) {
@@ -527,7 +471,6 @@ void Pipeline::release_all() noexcept {
             end(sample);
         }
     }
-    drop_sounds(sound_count_);
     while (aligner_.drain_frame(sample) == Status::Ok) {
         end(sample);
     }

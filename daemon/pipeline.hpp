@@ -17,22 +17,15 @@
 #include "base/spsc_ring.hpp"
 #include "base/unique_fd.hpp"
 #include "sensor/source.hpp"
+#include "sound_shelf.hpp"
 #include "sync/aligner.hpp"
 #include "sync/clock_model.hpp"
 #include "tokens/mel.hpp"
 #include "tokens/motion.hpp"
 #include "tokens/patches.hpp"
+#include "window_record.hpp"
 
 namespace perceptd {
-
-/// The arenas of one set of sensors; null = that kind is off.
-struct StreamArenas {
-    arena::Arena* camera = nullptr;
-    arena::Arena* audio = nullptr;
-    arena::Arena* patches = nullptr;
-    arena::Arena* mel = nullptr;
-    arena::Arena* motion = nullptr;
-};
 
 struct PipelineOptions {
     StreamArenas arenas;
@@ -44,34 +37,6 @@ struct PipelineOptions {
     std::uint64_t first_window_id = 0;
     int fifo_priority = 0;
 };
-
-/// A block of a closed window; without bytes it is absent. The slot's lease count travels with it.
-struct BlockRecord {
-    arena::SlotRef slot;
-    std::uint32_t size_bytes = 0;
-};
-
-/// A block of original sound that overlaps the window; neighbours share it.
-struct SoundRecord {
-    BlockRecord block;
-    std::int64_t first_frame_ns = 0;  ///< hub time
-};
-
-inline constexpr std::size_t kWindowSounds = 32;  ///< blocks; more are left out, and the window is marked partial
-
-struct WindowRecord {
-    sync::WindowPlan plan;
-    BlockRecord frame;
-    BlockRecord patches;
-    BlockRecord mel;
-    BlockRecord motion;
-    std::array<SoundRecord, kWindowSounds> sounds;
-    std::uint32_t sound_count = 0;
-    std::uint64_t lost_upstream_count = 0;
-};
-
-/// Ends the lease counts that `record` carries. Any thread that took it from the ring.
-void release(WindowRecord& record, const StreamArenas& arenas) noexcept;
 
 /// What the thread has done; any thread reads it.
 struct PipelineCounters {
@@ -115,10 +80,6 @@ public:
     }
 
 private:
-    struct PendingSound {
-        SoundRecord record;
-        std::int64_t end_ns = 0;
-    };
     struct SoundLevel {
         std::int64_t at_ns = 0;
         tokens::AudioLevel level;
@@ -139,10 +100,6 @@ private:
     void fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
     void fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
     void fill_motion(const sync::WindowPlan& plan, WindowRecord& record) noexcept;
-    void keep_sound(const arena::Lease& lease, std::int64_t hub_ns, std::int64_t end_ns,
-                    std::uint32_t size_bytes) noexcept;
-    void fill_sounds(WindowRecord& record) noexcept;
-    void drop_sounds(std::size_t count) noexcept;
     [[nodiscard]] std::int64_t hub_time(const sensor::Sample& sample) noexcept;
     void release_all() noexcept;
 
@@ -164,8 +121,7 @@ private:
     sensor::Sample held_;  // a frame that the aligner had no room for
     std::int64_t held_hub_ns_ = 0;
     std::uint64_t next_mono_sample_ = 0;
-    std::vector<PendingSound> sounds_;  // in order; each carries a lease count
-    std::size_t sound_count_ = 0;
+    SoundShelf sounds_;
     std::vector<percept_patch> patch_list_;
     std::vector<percept_mel_slice> slices_;  // waiting, in time order; sized once
     std::size_t slice_count_ = 0;

@@ -105,9 +105,12 @@ void Registry::lose(SensorSet sensors, std::string_view text) noexcept {
     }
 }
 
-bool Registry::has_full_session() const noexcept {
-    return std::any_of(entries_.begin(), entries_.end(),
-                       [](const auto& item) { return item.second.session->is_full(); });
+bool Registry::holds_up(std::int64_t now_ns) noexcept {
+    bool any = false;
+    for (auto& [id, entry] : entries_) {
+        any = entry.session->holds_up(now_ns) || any;  // every one: each keeps its own time
+    }
+    return any;
 }
 
 std::uint32_t Registry::reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept {

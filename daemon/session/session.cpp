@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 
 namespace perceptd::session {
 namespace {
 
+constexpr std::int64_t kLongestStallNs = 2 * kNsPerSecond;
 constexpr int kPacketsPerTurn = 16;  // one client cannot hold the loop
 
 arena::Lease share_of(const BlockOut& block, bool allowed) noexcept {
@@ -161,6 +163,15 @@ void Session::hold(const WindowOut& window) {
     ++counters_.sent_count;
     newest_id_ = window.id;
     captured_at_ns_ = window.t1_ns;
+}
+
+bool Session::holds_up(std::int64_t now_ns) noexcept {
+    if (state_ != State::Streaming || (held_.size() < options_.windows_in_flight_max && !wants_write())) {
+        full_since_ns_ = 0;
+        return false;
+    }
+    full_since_ns_ = full_since_ns_ == 0 ? now_ns : full_since_ns_;
+    return now_ns - full_since_ns_ < kLongestStallNs;
 }
 
 bool Session::revoke_oldest() noexcept {

@@ -62,10 +62,9 @@ public:
     bool revoke_oldest() noexcept;
     /// Hub time at which the oldest held window ended; INT64_MAX when none is held.
     [[nodiscard]] std::int64_t oldest_held_ns() const noexcept;
-    /// True while a window would be lost to this client: it holds what it may, or does not read.
-    [[nodiscard]] bool is_full() const noexcept {
-        return state_ == State::Streaming && (held_.size() >= options_.windows_in_flight_max || wants_write());
-    }
+    /// True while a window would be lost to this client, because it holds what it may or does not read, and it has not
+    /// been so for longer than a recording waits. Ask before every window.
+    [[nodiscard]] bool holds_up(std::int64_t now_ns) noexcept;
     void notify(NoticeKind kind, std::string_view text) noexcept;
     /// These sensors are gone for this session, also if they come back; what it holds stays readable.
     void lose(SensorSet sensors, std::string_view text) noexcept;
@@ -130,6 +129,7 @@ private:
     Outbox outbox_;
     std::unique_ptr<sensor::Offer> offer_;  ///< of a provider
     bool provides_ = false;
+    std::int64_t full_since_ns_ = 0;  ///< hub time; 0 = the client can take a window
     Counters counters_;
     std::uint64_t upstream_base_count_ = 0;
     bool upstream_base_known_ = false;
