@@ -87,7 +87,8 @@ class Daemon:
         self.log = open(self.root / "log", "w+")
         self.process = subprocess.Popen([daemon_path, "--root", str(self.root), "--channel", self.channel],
                                         stderr=self.log)
-        wait_for(lambda: os.path.exists(self.channel) or self.process.poll() is not None)
+        # Not when the socket is there: what else the daemon opens at its start is still to come then.
+        wait_for(lambda: "serving on" in (self.root / "log").read_text() or self.process.poll() is not None)
 
     def __enter__(self):
         return self

@@ -20,12 +20,12 @@ struct Memory {
     std::unique_ptr<arena::Heap> heap = arena::make_heap("memfd");
     arena::Arena camera;
     arena::Arena patches{*heap, {.label = "patches", .slot_count = 16, .slot_bytes = tokens::patch_block_bytes(100)}};
-    arena::Arena audio{*heap, {.label = "audio", .slot_count = 32, .slot_bytes = 8192}};
+    arena::Arena audio{*heap, {.label = "audio", .slot_count = 256, .slot_bytes = 8192}};
     arena::Arena mel{*heap, {.label = "mel", .slot_count = 16, .slot_bytes = tokens::mel_block_bytes(500)}};
     arena::Arena motion{*heap,
                         {.label = "motion", .slot_count = 16, .slot_bytes = tokens::motion_block_bytes(900, 500)}};
 
-    Memory() : camera(*heap, {.label = "camera", .slot_count = 16, .slot_bytes = 64 * 48 * 3 / 2}) {}
+    Memory() : camera(*heap, {.label = "camera", .slot_count = 16, .slot_bytes = 64 * 64 * 3 / 2}) {}
     StreamArenas arenas() { return {&camera, &audio, &patches, &mel, &motion}; }
     bool all_free() const {
         for (const arena::Arena* const arena : {&camera, &patches, &audio, &mel, &motion}) {
@@ -70,10 +70,10 @@ std::vector<WindowRecord> run(Pipeline& pipeline, const StreamArenas& arenas, st
 TEST_CASE("camera of one source, sound and motion of another: whole windows, every row once") {
     Memory memory;
     sensor::SyntheticOptions seen{
-        .pace = sensor::Pace::Fast, .duration_ns = 2 * kNsPerSecond, .hub_start_ns = kNsPerSecond};
+        .pace = sensor::Pace::Fast, .duration_ns = kNsPerSecond, .hub_start_ns = kNsPerSecond};
     sensor::SyntheticOptions felt = seen;
     seen.camera = sensor::SyntheticCamera{
-        .width_px = 64, .height_px = 48, .rate_hz = 25, .clock = {.kind = sensor::StampKind::Identity}};
+        .width_px = 64, .height_px = 64, .rate_hz = 25, .clock = {.kind = sensor::StampKind::Identity}};
     seen.microphone.reset();
     seen.imu.reset();
     felt.camera.reset();
@@ -95,9 +95,9 @@ TEST_CASE("camera of one source, sound and motion of another: whole windows, eve
                 CHECK(window.sound_count <= 6);
             }
         }
-        CHECK(frame_count == 50);
-        REQUIRE(rows.size() == 400);
-        for (std::uint32_t i = 0; i < 400; ++i) {
+        CHECK(frame_count == 25);
+        REQUIRE(rows.size() == 200);
+        for (std::uint32_t i = 0; i < 200; ++i) {
             REQUIRE(rows[i] == i);
         }
         const PipelineCounters& counters = pipeline.counters();
