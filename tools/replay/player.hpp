@@ -63,7 +63,7 @@ private:
     std::array<Stream, 3> streams_;
     std::int64_t pass_start_ns_ = 0;  ///< of this pass through the recording, since the run's start
     std::int64_t newest_ns_ = 0;
-    std::int64_t covered_ns_ = 0;  ///< where the last event of any stream ends
+    std::int64_t covered_ns_ = 0;   ///< where the last event of any stream ends
     std::uint64_t pass_frame_ = 0;  ///< sound frames of the passes before
     std::uint64_t pass_mono_ = 0;
     std::uint64_t next_frame_ = 0;
