@@ -32,6 +32,13 @@ constexpr std::size_t kDepthMax = 16;  // the schema needs 3; the rest only boun
     throw Error(ErrorCode::InvalidConfiguration, file + ":" + std::to_string(line) + ": " + reason);
 }
 
+/// The parser quotes what it read, which may be any bytes: a log wants text.
+std::string printable(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) - 0x20U >= 0x5fU; }, '?');
+    return text;
+}
+
 struct LineCounter {
     int line = 1;
     int token_line = 1;  // of the last character that is not white space
@@ -100,7 +107,7 @@ public:
     }
 
     bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) override {
-        std::string text = error.what();
+        std::string text = printable(error.what());
         // "[json.exception...] parse error at line 1, column 2: reason": only the reason is for people.
         if (const auto bracket = text.find("] "); bracket != std::string::npos) {
             text.erase(0, bracket + 2);

@@ -1,16 +1,12 @@
 #include "daemon.hpp"
 
-#include <sys/socket.h>
-#include <systemd/sd-daemon.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/hot_path.hpp"
 #include "base/log.hpp"
-#include "session/listening_socket.hpp"
 
 namespace perceptd {
 namespace {
@@ -20,7 +16,6 @@ using session::BlockKind;
 
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
-constexpr Kind kKinds[] = {Kind::Camera, Kind::Microphone, Kind::Imu};
 
 session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
     if ((plan.flags & sync::kEpoch) != 0) {
@@ -60,9 +55,11 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
       options_(std::move(options)),
       bank_(options_.settings, options_.device_root),
       quota_(limits_of(options_.settings.sessions)),
-      sessions_(loop, quota_, authority, *this) {
-    look_again_ = loop_.add_timer([this] { deliver_windows(); });
-    listen();
+      sessions_(loop, quota_, authority, *this),
+      look_again_(loop.add_timer([this] { deliver_windows(); })),
+      restart_again_(loop.add_timer([this] { restart_or_retry(); })),
+      first_samples_due_(loop.add_timer([this] { check_first_samples(); })) {
+    listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
 }
 
 Daemon::~Daemon() {
@@ -70,54 +67,29 @@ Daemon::~Daemon() {
     windows_ready_.reset();
     pipeline_.reset();
     provider_faults_.clear();
-    accepting_.reset();
-    if (made_socket_) {
-        ::unlink(options_.channel_path.c_str());
-    }
+    listener_.reset();
 }
 
 void Daemon::shut_down() noexcept {
-    accepting_.reset();
+    if (listener_) {
+        listener_->stop();
+    }
     sessions_.notify(session::NoticeKind::ShuttingDown, "the daemon stops");
     sessions_.drop_all(session::EndCause::Shutdown, "the daemon stops");
 }
 
 void Daemon::apply_live(const Settings& settings) noexcept {
     log::set_level(settings.log.level);
+    options_.settings.log = settings.log;
     options_.settings.windows.deadline_ms = settings.windows.deadline_ms;
     if (pipeline_) {
         pipeline_->set_deadline(settings.windows.deadline_ms * kNsPerMs);
     }
 }
 
-void Daemon::listen() {
-    if (::sd_listen_fds(1) > 0) {
-        listening_fd_.reset(SD_LISTEN_FDS_START);
-    } else {
-        listening_fd_ = session::listen_at(options_.channel_path);
-        made_socket_ = true;
-    }
-    accepting_ = loop_.add_io(listening_fd_.borrow(), EPOLLIN, [this](std::uint32_t) { accept_all(); });
-}
-
-void Daemon::accept_all() {
-    constexpr int kAcceptsPerWakeUp = 16;
-    for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
-        UniqueFd socket(::accept4(listening_fd_.borrow(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (!socket) {
-            return;
-        }
-        try {
-            sessions_.accept(std::move(socket));
-        } catch (const std::exception& error) {
-            log::warning("session", std::string("connection refused: ") + error.what());
-        }
-    }
-}
-
 session::SensorSet Daemon::held_kinds() const noexcept {
     session::SensorSet kinds;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (held(kind)) {
             kinds.add(kind);
         }
@@ -127,32 +99,38 @@ session::SensorSet Daemon::held_kinds() const noexcept {
 
 session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
     session::StreamOffer offer;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind) && !bank_.has(kind)) {
             throw Error(ErrorCode::SensorUnavailable, bank_.absence_of(kind));
         }
     }
     bool changed = has_ended_;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             changed = holders_[sensor::index_of(kind)]++ == 0 || changed;
             bank_.offer(kind, offer);
         }
     }
     if (changed) {
-        restart_pipeline();
+        try {
+            restart_pipeline();
+        } catch (...) {
+            // The newcomer goes without; whoever streamed before goes on.
+            detach(0, sensors);
+            throw;
+        }
     }
     return offer;
 }
 
 void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
     bool changed = false;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             changed = --holders_[sensor::index_of(kind)] == 0 || changed;
         }
     }
-    if (changed) {
+    if (changed || !pipeline_) {
         schedule_restart();
     }
 }
@@ -166,7 +144,7 @@ void Daemon::schedule_restart() noexcept {
         restart_scheduled_ = true;
         loop_.defer([this] {
             restart_scheduled_ = false;
-            restart_pipeline();
+            restart_or_retry();
         });
     } catch (const std::exception& error) {
         restart_scheduled_ = false;
@@ -190,6 +168,7 @@ session::Provision Daemon::provide(std::uint64_t session_id, const sensor::Offer
 void Daemon::provider_ready(std::uint64_t session_id) {
     bank_.provider_ready(session_id);
     log::info("sensor", bank_.provider(session_id)->offer().origin + " is there");
+    tell_sensors_changed();
 }
 
 void Daemon::provider_gone(std::uint64_t session_id) noexcept {
@@ -218,7 +197,7 @@ void Daemon::end_provider(std::uint64_t session_id) {
         stop_pipeline();
         schedule_restart();
     }
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (kinds.has(kind)) {
             holders_[sensor::index_of(kind)] = 0;
         }
@@ -227,11 +206,18 @@ void Daemon::end_provider(std::uint64_t session_id) {
     provider_faults_.erase(session_id);
     started_providers_.erase(session_id);
     bank_.end_provider(session_id);
+    tell_sensors_changed();
+}
+
+void Daemon::tell_sensors_changed() {
+    if (sensors_changed_) {
+        sensors_changed_();
+    }
 }
 
 void Daemon::start_provider(std::uint64_t session_id, const sensor::FeedRun& run) {
     session::SensorSet kinds;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (run.is_on[sensor::index_of(kind)]) {
             kinds.add(kind);
         }
@@ -245,10 +231,55 @@ void Daemon::start_provider(std::uint64_t session_id, const sensor::FeedRun& run
 void Daemon::stop_pipeline() noexcept {
     windows_ready_.reset();
     if (pipeline_) {
-        next_window_id_ += pipeline_->counters().windows_count.load(std::memory_order_relaxed);
+        const PipelineCounters& counters = pipeline_->counters();
+        next_window_id_ += counters.windows_count.load(std::memory_order_relaxed);
+        // The one place where pixels are kept: the gate's references, not a copy of the frame.
+        log::debug("daemon", "sensors stop after " + std::to_string(counters.windows_count) +
+                                 " windows; patch reference bytes: " + std::to_string(counters.gate_reference_bytes));
         pipeline_.reset();
     }
     pipeline_arenas_ = {};
+}
+
+void Daemon::check_first_samples() {
+    for (const Kind kind : sensor::kKinds) {
+        if (bank_.has(kind) && sensor_state(kind).health == sensor::Health::Failed) {
+            const std::string text = std::string("the ") + word_of(kind) + " was switched on and delivers nothing";
+            log::write(log::Message::SensorSilent, log::Level::Warning, "sensor", text);
+            sessions_.notify(session::NoticeKind::SensorLost, text);
+        }
+    }
+}
+
+void Daemon::restart_or_retry() {
+    try {
+        restart_pipeline();
+        if (std::exchange(sensors_lost_, false)) {
+            sessions_.notify(session::NoticeKind::SensorRestored, "the sensors are on again");
+        }
+    } catch (const std::exception& error) {
+        log::error("daemon", std::string("the sensors could not be started and are tried again: ") + error.what());
+        if (!std::exchange(sensors_lost_, true)) {
+            sessions_.notify(session::NoticeKind::SensorLost, error.what());
+        }
+        restart_again_->arm_at(monotonic_ns() + kNsPerSecond);
+    }
+}
+
+PipelineOptions Daemon::pipeline_options() const {
+    const Settings& settings = options_.settings;
+    PipelineOptions options;
+    options.arenas = pipeline_arenas_;
+    options.imu_on = held(Kind::Imu);
+    options.mel_profile = settings.tokens.mel_profile == MelProfileName::WhisperStream
+                              ? tokens::MelProfile::WhisperStream
+                              : tokens::MelProfile::Kaldi;
+    options.patch_gate.false_alarm_rate = settings.tokens.patch_false_alarm;
+    options.deadline_ns = settings.windows.deadline_ms * kNsPerMs;
+    options.longest_window_ns = settings.windows.max_length_ms * kNsPerMs;
+    options.first_window_id = next_window_id_;
+    options.fifo_priority = static_cast<int>(settings.threads.pipeline_priority);
+    return options;
 }
 
 void Daemon::restart_pipeline() {
@@ -257,19 +288,10 @@ void Daemon::restart_pipeline() {
     const session::SensorSet kinds = held_kinds();
     if (!kinds.empty()) {
         pipeline_arenas_ = bank_.arenas_of(kinds);
-        PipelineOptions options;
-        options.arenas = pipeline_arenas_;
-        options.imu_on = held(Kind::Imu);
-        options.mel_profile = options_.settings.tokens.mel_profile == MelProfileName::WhisperStream
-                                  ? tokens::MelProfile::WhisperStream
-                                  : tokens::MelProfile::Kaldi;
-        options.patch_gate.false_alarm_rate = options_.settings.tokens.patch_false_alarm;
-        options.deadline_ns = options_.settings.windows.deadline_ms * kNsPerMs;
-        options.longest_window_ns = options_.settings.windows.max_length_ms * kNsPerMs;
-        options.first_window_id = next_window_id_;
-        options.fifo_priority = static_cast<int>(options_.settings.threads.pipeline_priority);
         allocations_before_ = hot_path::allocation_count();
-        pipeline_ = std::make_unique<Pipeline>(bank_.sources_of(kinds), options);
+        sensing_since_ns_ = monotonic_ns();
+        first_samples_due_->arm_at(sensing_since_ns_ + sensor::kFirstSampleNs + 1);
+        pipeline_ = std::make_unique<Pipeline>(bank_.sources_of(kinds), pipeline_options());
         windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
     }
     bank_.for_each_provider([this](std::uint64_t session_id, sensor::FeedSource& source) {

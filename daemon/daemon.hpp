@@ -5,16 +5,20 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/event_loop.hpp"
+#include "bus/daemon_view.hpp"
 #include "pipeline.hpp"
 #include "sensor_bank.hpp"
 #include "session/authority.hpp"
+#include "session/listener.hpp"
 #include "session/quota.hpp"
 #include "session/registry.hpp"
 #include "settings.hpp"
@@ -28,7 +32,7 @@ struct DaemonOptions {
 };
 
 /// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.
-class Daemon final : private session::Feed {
+class Daemon final : public bus::DaemonView, private session::Feed {
 public:
     Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options);
     ~Daemon() override;
@@ -37,6 +41,15 @@ public:
     void shut_down() noexcept;
     /// Takes over the keys that the schema marks live; nothing is interrupted.
     void apply_live(const Settings& settings) noexcept;
+    /// Moves while the pipeline thread is well; constant while no sensor is held.
+    [[nodiscard]] std::uint64_t heartbeat_count() const noexcept;
+    [[nodiscard]] bool is_sensing() const noexcept { return pipeline_ != nullptr; }
+
+    [[nodiscard]] std::vector<sensor::Kind> sensors() const override;
+    void on_sensors_changed(std::function<void()> handler) override { sensors_changed_ = std::move(handler); }
+    [[nodiscard]] bus::SensorState sensor_state(sensor::Kind kind) const override;
+    [[nodiscard]] session::Registry& sessions() noexcept override { return sessions_; }
+    [[nodiscard]] std::string configuration() const override { return to_json_text(options_.settings); }
 
 private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
@@ -47,13 +60,15 @@ private:
     void provider_ready(std::uint64_t session_id) override;
     void provider_gone(std::uint64_t session_id) noexcept override;
 
-    void listen();
-    void accept_all();
     void end_provider(std::uint64_t session_id);
     void start_provider(std::uint64_t session_id, const sensor::FeedRun& run);
+    void tell_sensors_changed();
     void schedule_restart() noexcept;
     void stop_pipeline() noexcept;
     void restart_pipeline();
+    void restart_or_retry();
+    void check_first_samples();
+    [[nodiscard]] PipelineOptions pipeline_options() const;
     void deliver_windows();
     void deliver(const WindowRecord& record);
     void reclaim_slots() noexcept;
@@ -69,16 +84,19 @@ private:
     bool has_ended_ = false;  ///< the recording is over; the next session begins it anew
     std::uint64_t allocations_before_ = 0;
     std::unique_ptr<Pipeline> pipeline_;
+    std::int64_t sensing_since_ns_ = 0;  ///< hub time of the pipeline's start
     StreamArenas pipeline_arenas_;
     std::unique_ptr<EventSource> windows_ready_;
-    std::unique_ptr<EventSource> look_again_;
     std::map<std::uint64_t, std::unique_ptr<EventSource>> provider_faults_;
     std::set<std::uint64_t> started_providers_;
     session::Quota quota_;
     session::Registry sessions_;
-    UniqueFd listening_fd_;
-    bool made_socket_ = false;
-    std::unique_ptr<EventSource> accepting_;
+    std::unique_ptr<EventSource> look_again_;     ///< armed while a recording waits for its readers
+    std::unique_ptr<EventSource> restart_again_;  ///< armed while sensors that are held could not be started
+    std::unique_ptr<EventSource> first_samples_due_;
+    bool sensors_lost_ = false;
+    std::function<void()> sensors_changed_;  ///< of the bus
+    std::optional<session::Listener> listener_;
 };
 
 }  // namespace perceptd

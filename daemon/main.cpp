@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -15,8 +17,10 @@
 #include "base/event_loop.hpp"
 #include "base/hot_path.hpp"
 #include "base/log.hpp"
+#include "bus/service.hpp"
 #include "daemon.hpp"
 #include "session/same_user_authority.hpp"
+#include "watchdog.hpp"
 
 namespace {
 
@@ -24,6 +28,8 @@ constexpr std::string_view kHelp =
     "Usage: perceptd [OPTION]...\n"
     "Owns the sensors and serves synchronized windows to client processes.\n\n"
     "  --root DIR         read configuration below DIR instead of /\n"
+    "  --bus=BUS          message bus: system (default; polkit decides who may do what), session, a D-Bus address, or\n"
+    "                     none; without the system bus, only the daemon's own user may do anything\n"
     "  --channel PATH     socket for clients (default /run/perceptd/channel.sock)\n"
     "  --check-config     read the configuration, say what is wrong, and exit\n"
     "  --print-config     print the effective configuration as JSON and exit\n"
@@ -33,6 +39,7 @@ constexpr std::string_view kHelp =
 struct CommandLine {
     std::string root;
     std::string channel_path = "/run/perceptd/channel.sock";
+    std::string bus = "system";
     bool check_config = false;
     bool print_config = false;
 };
@@ -53,6 +60,8 @@ int parse(int argc, char** argv, CommandLine& line) {
             line.check_config = true;
         } else if (option == "--print-config") {
             line.print_config = true;
+        } else if (option.substr(0, 6) == "--bus=" && option.size() > 6) {
+            line.bus = option.substr(6);
         } else if ((option == "--root" || option == "--channel") && i + 1 < argc) {
             (option == "--root" ? line.root : line.channel_path) = argv[++i];
         } else {
@@ -73,13 +82,43 @@ void block_signals() {
     ::signal(SIGPIPE, SIG_IGN);
 }
 
+/// Null where systemd asks for no sign of life.
+std::unique_ptr<perceptd::Watchdog> make_watchdog(perceptd::EventLoop& loop, const perceptd::Daemon& daemon,
+                                                  perceptd::bus::Service* bus) {
+    std::uint64_t period_us = 0;
+    if (::sd_watchdog_enabled(0, &period_us) <= 0) {
+        return nullptr;
+    }
+    const auto ask_bus = [bus](std::function<void()> answered) {
+        if (bus != nullptr) {
+            bus->ping(std::move(answered));
+        } else {
+            answered();
+        }
+    };
+    return std::make_unique<perceptd::Watchdog>(
+        loop, static_cast<std::int64_t>(period_us) * perceptd::kNsPerUs,
+        perceptd::Watchdog::Signs{.ask_bus = ask_bus,
+                                  .is_sensing = [&daemon] { return daemon.is_sensing(); },
+                                  .heartbeat_count = [&daemon] { return daemon.heartbeat_count(); },
+                                  .feed = [] { ::sd_notify(0, "WATCHDOG=1"); }});
+}
+
 int serve(const CommandLine& line, perceptd::Settings settings) {
     using namespace perceptd;
     block_signals();
-    log::open(settings.log.level, std::getenv("JOURNAL_STREAM") != nullptr);
+    log::open(settings.log.level, log::journal_listens());
     EventLoop loop;
-    session::SameUserAuthority authority;
+    session::SameUserAuthority same_user;
+    std::unique_ptr<bus::Service> bus;
+    if (line.bus != "none") {
+        bus = std::make_unique<bus::Service>(loop, bus::address_of(line.bus));
+    }
+    session::Authority& authority = bus ? bus->authority() : same_user;
     Daemon daemon(loop, authority, {.settings = settings, .channel_path = line.channel_path});
+    if (bus) {
+        bus->serve(daemon);
+    }
     const auto stop = [&] { loop.exit(0); };
     const auto on_term = loop.add_signal(SIGTERM, stop);
     const auto on_int = loop.add_signal(SIGINT, stop);
@@ -92,26 +131,20 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
             }
             settings = with_live_changes(settings, wanted);
             daemon.apply_live(settings);
-            log::info("settings", "configuration reloaded");
+            log::write(log::Message::Reloaded, log::Level::Info, "settings", "configuration reloaded");
         } catch (const std::exception& error) {
-            log::error("settings", std::string("reload failed, the old settings stay: ") + error.what());
+            log::write(log::Message::ReloadFailed, log::Level::Error, "settings",
+                       std::string("reload failed, the old settings stay: ") + error.what());
         }
         ::sd_notify(0, "READY=1");
     });
-    std::uint64_t watchdog_us = 0;
-    std::unique_ptr<EventSource> watchdog;
-    if (::sd_watchdog_enabled(0, &watchdog_us) > 0) {
-        const auto half_ns = static_cast<std::int64_t>(watchdog_us) * kNsPerUs / 2;
-        watchdog = loop.add_timer([&watchdog, half_ns] {
-            ::sd_notify(0, "WATCHDOG=1");
-            watchdog->arm_at(monotonic_ns() + half_ns);
-        });
-        watchdog->arm_at(monotonic_ns() + half_ns);
-    }
-    log::info("daemon", "serving on " + line.channel_path);
+    const std::unique_ptr<Watchdog> watchdog = make_watchdog(loop, daemon, bus.get());
+    log::write(log::Message::Started, log::Level::Info, "daemon",
+               "serving on " + line.channel_path + ", bus: " + line.bus);
     ::sd_notify(0, "READY=1");
     const int code = loop.run();
     ::sd_notify(0, "STOPPING=1");
+    log::write(log::Message::Stopping, log::Level::Info, "daemon", "stopping");
     daemon.shut_down();
     log::info("daemon", "stopped; allocations on hot threads: " + std::to_string(hot_path::allocation_count()));
     return code;

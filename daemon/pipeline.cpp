@@ -1,9 +1,7 @@
 #include "pipeline.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +9,7 @@
 
 #include "arena/lease.hpp"
 #include "base/clock.hpp"
-#include "base/error.hpp"
-#include "tokens/packer.hpp"
+#include "base/event_fd.hpp"
 
 namespace perceptd {
 namespace {
@@ -20,24 +17,6 @@ namespace {
 using sensor::Kind;
 
 constexpr std::uint64_t kLongestStream = std::uint64_t{1} << 48;  // samples: centuries
-
-UniqueFd make_event() {
-    UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd) {
-        throw_errno("eventfd");
-    }
-    return fd;
-}
-
-void signal(int event_fd) noexcept {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(event_fd, &one, sizeof(one)));
-}
-
-void clear(int event_fd) noexcept {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(event_fd, &count, sizeof(count)));
-}
 
 sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineOptions& options) {
     sync::AlignerOptions result;
@@ -54,12 +33,6 @@ sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineO
             kNsPerSecond * offer.audio->block_frames / offer.audio->rate_hz + sync::kMelHalf_ns;
     }
     return result;
-}
-
-/// Room for the rows of the longest window, of its lead and of what is on its way: three seconds.
-std::size_t pending_rows(const sensor::Offer& offer) {
-    constexpr double kSeconds = 3;
-    return static_cast<std::size_t>(offer.imu ? offer.imu->rate_hz * kSeconds : 0) + 64;
 }
 
 sync::ClockModel clock_for(const sensor::Offer& offer, Kind kind) {
@@ -97,25 +70,19 @@ Pipeline::Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& 
       ready_fd_(make_event()),
       clocks_{clock_for(offer_, Kind::Camera), clock_for(offer_, Kind::Microphone), clock_for(offer_, Kind::Imu)},
       aligner_(aligner_options(offer_, options)),
-      mel_(options.mel_profile),
-      sounds_(options.arenas.audio),
-      slices_(kPendingSlices),
-      levels_(kPendingSlices),
-      rows_(pending_rows(offer_)),
-      window_rows_(rows_.size()),
-      features_(static_cast<std::size_t>(2 * options.longest_window_ns / tokens::kMotionStepNs) + 64) {
-    if (options_.arenas.camera != nullptr) {
-        const sensor::CameraFormat& format = offer_.camera.value();
-        gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
-        patch_list_.resize(gate_->patch_total());
-    }
+      tokens_(offer_, options_, counters_) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
         queues_.push_back(std::make_unique<sensor::SampleQueue>(wake_fd_.borrow()));
     }
     thread_ = std::make_unique<RtThread>(
         RtThreadOptions{.name = "pipeline", .fifo_priority = options_.fifo_priority},
-        [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal(wake_fd_.borrow()); });
-    start_sources();
+        [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal_event(wake_fd_.borrow()); });
+    try {
+        start_sources();
+    } catch (...) {
+        halt();
+        throw;
+    }
 }
 
 void Pipeline::start_sources() {
@@ -131,6 +98,10 @@ void Pipeline::start_sources() {
 }
 
 Pipeline::~Pipeline() {
+    halt();
+}
+
+void Pipeline::halt() noexcept {
     for (sensor::Source* const source : sources_) {
         source->stop();
     }
@@ -142,7 +113,7 @@ bool Pipeline::pop(WindowRecord& record) noexcept {
     if (windows_.pop(record)) {
         return true;
     }
-    clear(ready_fd_.borrow());
+    clear_event(ready_fd_.borrow());
     // A window may have come between the two calls.
     return windows_.pop(record);
 }
@@ -151,6 +122,7 @@ void Pipeline::run(const std::atomic<bool>& stop) noexcept {
     while (!stop.load(std::memory_order_acquire)) {
         aligner_.set_deadline(deadline_ns_.load(std::memory_order_relaxed));
         wait(monotonic_ns());
+        counters_.heartbeat_count.fetch_add(1, std::memory_order_relaxed);
         take_samples();
         close_windows();
     }
@@ -176,7 +148,7 @@ void Pipeline::wait(std::int64_t now_ns) noexcept {
     pollfd ready{wake_fd_.borrow(), POLLIN, 0};
     const timespec limit{0, wait_ns};
     if (::ppoll(&ready, 1, &limit, nullptr) > 0) {
-        clear(wake_fd_.borrow());
+        clear_event(wake_fd_.borrow());
     }
 }
 
@@ -197,8 +169,7 @@ void Pipeline::take_samples() noexcept {
         has_taken = false;
         for (const auto& queue : queues_) {
             sensor::Sample sample;
-            if (!held_is_set_ && slice_count_ + 8 < slices_.size() && level_count_ + 1 < levels_.size() &&
-                row_count_ + 2 < rows_.size() && queue->pop(sample)) {
+            if (!held_is_set_ && tokens_.has_room() && queue->pop(sample)) {
                 take(sample);
                 has_taken = true;
             }
@@ -259,13 +230,7 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
         block.first_mono >= kLongestStream || block.first_frame >= kLongestStream) {
         return;  // checked by the source already, but a provider can still write to its slots
     }
-    const std::span<const std::int16_t> mono(
-        reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count);
     const std::int64_t hub_ns = hub_time(sample);
-    if (block.first_mono != next_mono_sample_) {
-        mel_.reset(block.first_mono);
-    }
-    next_mono_sample_ = block.first_mono + block.mono_count;
     // A resampler holds samples back: the two signals of a block need not begin at the same instant.
     const double lead_s = static_cast<double>(block.first_mono) / tokens::kMelRateHz -
                           static_cast<double>(block.first_frame) / block.rate_hz;
@@ -273,28 +238,21 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
         return;
     }
     const std::int64_t mono_ns = hub_ns + std::llround(lead_s * 1e9);
-    const tokens::SampleClock clock{.anchor_sample = block.first_mono, .anchor_ns = mono_ns};
-    const auto push = mel_.push(mono, clock, std::span(slices_).subspan(slice_count_));
-    const std::size_t end = slice_count_ + push.slice_count;
-    for (std::size_t i = slice_count_; i < end; ++i) {
-        if (aligner_.admit(Kind::Microphone, slices_[i].centre_ns) == Status::Late) {
-            counters_.mel_slices_lost_count.fetch_add(1, std::memory_order_relaxed);
-        } else {
-            slices_[slice_count_++] = slices_[i];
-        }
-    }
-    levels_[level_count_++] = {mono_ns, tokens::level_of(mono), block.mono_count};
-    const std::int64_t end_ns =
-        mono_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
-    static_cast<void>(aligner_.advance(Kind::Microphone, end_ns));
-    if (!sounds_.put(lease, sample.bytes_used, hub_ns, hub_ns + kNsPerSecond * block.frame_count / block.rate_hz)) {
-        counters_.sound_blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-    }
+    tokens_.add_sound(
+        {.lease = lease,
+         .size_bytes = sample.bytes_used,
+         .first_ns = hub_ns,
+         .end_ns = hub_ns + kNsPerSecond * block.frame_count / block.rate_hz,
+         .mono = {reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count},
+         .first_mono = block.first_mono,
+         .mono_ns = mono_ns},
+        aligner_);
+    static_cast<void>(
+        aligner_.advance(Kind::Microphone, mono_ns + kNsPerSecond * block.mono_count / tokens::kMelRateHz));
 }
 
 void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
-    percept_imu_row& row = rows_[row_count_];
-    row = {};
+    percept_imu_row row{};
     row.time_ns = hub_time(sample);
     row.sensor_ns = sample.sensor_ns;
     row.row_index = sample.sequence;
@@ -304,7 +262,7 @@ void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
     if (aligner_.admit(Kind::Imu, row.time_ns) == Status::Late) {
         counters_.imu_rows_lost_count.fetch_add(1, std::memory_order_relaxed);
     } else {
-        ++row_count_;
+        tokens_.add_row(row);
     }
     static_cast<void>(aligner_.advance(Kind::Imu, row.time_ns));
 }
@@ -332,19 +290,12 @@ void Pipeline::close_windows() noexcept {
         record.plan = plan;
         if (plan.has_frame) {
             record.frame = {plan.frame.slot, plan.frame.bytes_used};
-            fill_patches(plan, record);
         }
-        if (options_.arenas.mel != nullptr) {
-            fill_mel(plan, record);
-            record.plan.flags |= sounds_.fill(record) ? 0U : std::uint32_t{sync::kPartialAudio};
-        }
-        if (options_.arenas.motion != nullptr) {
-            fill_motion(plan, record);
-        }
-        const std::int64_t took_ns = monotonic_ns() - closed_at_ns;
-        counters_.window_to_tokens.record(took_ns);
-        if (took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
-            counters_.window_to_tokens_max_ns.store(took_ns, std::memory_order_relaxed);
+        tokens_.fill(plan, record);
+        record.tokens_took_ns = monotonic_ns() - closed_at_ns;
+        counters_.window_to_tokens.record(record.tokens_took_ns);
+        if (record.tokens_took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
+            counters_.window_to_tokens_max_ns.store(record.tokens_took_ns, std::memory_order_relaxed);
         }
         counters_.windows_count.fetch_add(1, std::memory_order_relaxed);
         record.lost_upstream_count = counters_.windows_lost_count.load(std::memory_order_relaxed);
@@ -352,109 +303,7 @@ void Pipeline::close_windows() noexcept {
             counters_.windows_lost_count.fetch_add(1, std::memory_order_relaxed);
             release(record, options_.arenas);
         }
-        signal(ready_fd_.borrow());
-    }
-}
-
-void Pipeline::fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    const sensor::CameraFormat& format = *offer_.camera;
-    const std::span<const std::byte> pixels = options_.arenas.camera->slot(plan.frame.slot.slot_index);
-    const tokens::LumaView luma{reinterpret_cast<const std::uint8_t*>(pixels.data()), format.width_px, format.height_px,
-                                format.stride_bytes};
-    arena::Lease lease = options_.arenas.patches->acquire();
-    if (!lease) {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        gate_->force_intra();  // the client missed changes: the next list must be whole
-        return;
-    }
-    const tokens::PatchFrame result = gate_->process(luma, patch_list_);
-    counters_.gate_reference_bytes.store(gate_->reference_bytes_written(), std::memory_order_relaxed);
-    if (result.status != Status::Ok) {
-        return;
-    }
-    const auto packed = tokens::pack_patches(lease.bytes(), gate_->block_of(result, plan.id),
-                                             std::span(patch_list_).first(result.patch_count));
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.patches = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    }
-}
-
-void Pipeline::fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    std::size_t own = 0;
-    while (own < slice_count_ && slices_[own].centre_ns < plan.own_to_ns) {
-        ++own;
-    }
-    double energy = 0;
-    std::uint64_t samples = 0;
-    std::uint32_t clipped = 0;
-    std::size_t heard = 0;
-    for (; heard < level_count_ && levels_[heard].at_ns < plan.own_to_ns; ++heard) {
-        energy +=
-            std::pow(10.0, static_cast<double>(levels_[heard].level.level_dbfs) / 10) * levels_[heard].sample_count;
-        samples += levels_[heard].sample_count;
-        clipped += levels_[heard].level.clipped_count;
-    }
-    tokens::AudioLevel level;
-    level.clipped_count = clipped;
-    if (samples > 0 && energy > 0) {
-        level.level_dbfs =
-            std::max(-200.0F, static_cast<float>(10 * std::log10(energy / static_cast<double>(samples))));
-    }
-    arena::Lease lease = options_.arenas.mel->acquire();
-    const auto packed =
-        lease ? tokens::pack_mel(lease.bytes(), plan.id, options_.mel_profile, level, std::span(slices_).first(own))
-              : tokens::PackResult{Status::Full, 0};
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.mel = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    } else {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        counters_.mel_slices_lost_count.fetch_add(own, std::memory_order_relaxed);
-    }
-    std::move(slices_.begin() + static_cast<std::ptrdiff_t>(own),
-              slices_.begin() + static_cast<std::ptrdiff_t>(slice_count_), slices_.begin());
-    slice_count_ -= own;
-    std::move(levels_.begin() + static_cast<std::ptrdiff_t>(heard),
-              levels_.begin() + static_cast<std::ptrdiff_t>(level_count_), levels_.begin());
-    level_count_ -= heard;
-}
-
-void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    // rows_ = [the previous window's last row], own rows, [the next window's first row], ...
-    const std::size_t first_own = has_previous_row_ ? 1 : 0;
-    std::size_t end_own = first_own;
-    while (end_own < row_count_ && rows_[end_own].time_ns < plan.own_to_ns) {
-        ++end_own;
-    }
-    const std::size_t end = std::min(end_own + 1, row_count_);
-    std::copy_n(rows_.begin(), end, window_rows_.begin());
-    if (has_previous_row_) {
-        window_rows_[0].flags |= PERCEPT_IMU_NEIGHBOUR;
-    }
-    if (end > end_own) {
-        window_rows_[end_own].flags |= PERCEPT_IMU_NEIGHBOUR;
-    }
-    const std::span<const percept_imu_row> rows(window_rows_.data(), end);
-    const auto summary = motion_.extract(rows, plan.t0_ns, plan.t1_ns, features_);
-    arena::Lease lease = options_.arenas.motion->acquire();
-    const auto packed = lease ? tokens::pack_motion(lease.bytes(), plan.id, summary, rows,
-                                                    std::span(features_).first(summary.feature_count))
-                              : tokens::PackResult{Status::Full, 0};
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.motion = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    } else {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        counters_.imu_rows_lost_count.fetch_add(end_own - first_own, std::memory_order_relaxed);
-    }
-    if (end_own > first_own || has_previous_row_) {
-        // The last own row (or the old neighbour, when the window had none) stays as the next window's neighbour.
-        const std::size_t keep = end_own - 1;
-        std::move(rows_.begin() + static_cast<std::ptrdiff_t>(keep),
-                  rows_.begin() + static_cast<std::ptrdiff_t>(row_count_), rows_.begin());
-        row_count_ -= keep;
-        has_previous_row_ = true;
+        signal_event(ready_fd_.borrow());
     }
 }
 

@@ -14,7 +14,6 @@ using sensor::Kind;
 using session::BlockKind;
 using session::SensorSet;
 
-constexpr Kind kKinds[] = {Kind::Camera, Kind::Microphone, Kind::Imu};
 constexpr std::uint64_t kProviderBytesMax = std::uint64_t{512} << 20;  // camera slots of one provider
 
 std::size_t slices_per_window(const Settings& settings) {
@@ -26,15 +25,6 @@ session::ProvidedSlots slots_of(const arena::Arena& arena) {
 }
 
 }  // namespace
-
-const char* word_of(Kind kind) noexcept {
-    switch (kind) {
-        case Kind::Camera: return "camera";
-        case Kind::Microphone: return "microphone";
-        case Kind::Imu: return "imu";
-    }
-    return "unknown";
-}
 
 SensorSet kinds_of(const sensor::Offer& offer) noexcept {
     SensorSet kinds;
@@ -55,7 +45,7 @@ SensorBank::SensorBank(const Settings& settings, std::string device_root)
     make_synthetic();
     if (synthetic_) {
         auto memory = make_memory(synthetic_->offer(), arena::Writer::Daemon);
-        for (const Kind kind : kKinds) {
+        for (const Kind kind : sensor::kKinds) {
             if (kinds_of(synthetic_->offer()).has(kind)) {
                 install(kind, synthetic_.get(), std::move(memory[sensor::index_of(kind)]));
             }
@@ -92,7 +82,7 @@ std::array<SensorBank::Memory, sensor::kKindCount> SensorBank::make_memory(const
     const auto choose = [this](arena::Writer by) {
         arena::HeapChoice choice = arena::choose_heap(settings_.arena.heaps, by, device_root_);
         for (const std::string& reason : choice.rejected) {
-            log::info("arena", "heap passed over: " + reason);
+            log::write(log::Message::HeapFallback, log::Level::Info, "arena", "heap passed over: " + reason);
         }
         return std::move(choice.heap);
     };
@@ -183,7 +173,7 @@ void SensorBank::offer(Kind kind, session::StreamOffer& to) const {
 
 std::vector<sensor::Source*> SensorBank::sources_of(SensorSet kinds) const {
     std::vector<sensor::Source*> sources;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         sensor::Source* const source = kinds.has(kind) ? at(kind).source : nullptr;
         if (source != nullptr && std::find(sources.begin(), sources.end(), source) == sources.end()) {
             sources.push_back(source);
@@ -215,14 +205,14 @@ std::uint32_t SensorBank::arena_id(BlockKind kind) const noexcept {
 
 std::uint64_t SensorBank::invalid_samples_count() const noexcept {
     std::uint64_t count = 0;
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         count += has(kind) ? at(kind).source->counters(kind).invalid_count.load(std::memory_order_relaxed) : 0;
     }
     return count;
 }
 
 void SensorBank::check_room(const sensor::Offer& offer, SensorSet kinds) const {
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (!kinds.has(kind)) {
             continue;
         }
@@ -295,7 +285,7 @@ SensorSet SensorBank::provider_ready(std::uint64_t session_id) {
         }
     }
     provider.source->seal();
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (provider.kinds.has(kind)) {
             install(kind, provider.source.get(), std::move(provider.memory[sensor::index_of(kind)]));
         }
@@ -322,7 +312,7 @@ void SensorBank::end_provider(std::uint64_t session_id) noexcept {
     const bool is_ready = found->second.is_ready;
     const SensorSet kinds = found->second.kinds;
     found->second.source.reset();  // its leases end before the arenas
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : sensor::kKinds) {
         if (is_ready && kinds.has(kind)) {
             Sensor& sensor = sensors_[sensor::index_of(kind)];
             sensor.source = nullptr;

@@ -85,8 +85,6 @@ private:
     std::uint32_t next_arena_id_ = 1;
 };
 
-/// "camera", "microphone", "imu".
-const char* word_of(sensor::Kind kind) noexcept;
 /// The kinds of an offer.
 session::SensorSet kinds_of(const sensor::Offer& offer) noexcept;
 

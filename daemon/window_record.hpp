@@ -44,6 +44,7 @@ struct WindowRecord {
     std::array<SoundRecord, kWindowSounds> sounds;
     std::uint32_t sound_count = 0;
     std::uint64_t lost_upstream_count = 0;
+    std::int64_t tokens_took_ns = 0;  ///< from the close of the window to its last block
 };
 
 /// Ends the lease counts that `record` carries. Any thread that took it from the ring.

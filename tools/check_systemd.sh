@@ -42,6 +42,7 @@ if have systemd-analyze "units"; then
 fi
 
 if have xmllint "XML"; then
+    xmllint --noout --nonet "$source_dir"/../proto/*.xml || fail "D-Bus XML is not well formed"
     xmllint --noout --nonet "$source_dir"/org.perceptd1.conf "$source_dir"/org.perceptd1.policy || fail "XML is not well formed"
 fi
 
@@ -53,6 +54,16 @@ fi
 if command -v systemd-sysusers >/dev/null 2>&1; then
     systemd-sysusers --dry-run "$source_dir/perceptd.sysusers" >/dev/null 2>&1 || fail "sysusers"
 fi
+# The activation file must lead to this very unit, and the unit must own that very name.
+name=$(sed -n 's/^Name=//p' "$source_dir/org.perceptd1.service.in")
+grep -q "^BusName=$name\$" "$source_dir/perceptd.service.in" || fail "the unit does not own the name that activates it"
+grep -q "^SystemdService=perceptd.service\$" "$source_dir/org.perceptd1.service.in" || fail "activation leads elsewhere"
+# polkit answers a daemon that is not root about other users only when it owns the action.
+user=$(sed -n 's/^User=//p' "$source_dir/perceptd.service.in")
+[ "$(grep -c "<action id=" "$source_dir/org.perceptd1.policy")" = "$(grep -c "policykit.owner\">unix-user:$user<" "$source_dir/org.perceptd1.policy")" ] \
+    || fail "an action of the polkit policy is not owned by $user"
+grep -q "<allow own=\"$name\"/>" "$source_dir/org.perceptd1.conf" || fail "the bus policy lets nobody own $name"
+
 repeated=$(sed -n 's/^-- //p' "$source_dir/perceptd.catalog" | sort | uniq -d)
 [ -z "$repeated" ] || fail "catalogue id used twice: $repeated"
 

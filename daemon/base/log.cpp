@@ -1,11 +1,18 @@
 #include "base/log.hpp"
 
+#define SD_JOURNAL_SUPPRESS_LOCATION  // this file's name would be said of every message
+
 #include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/sinks/systemd_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <systemd/sd-journal.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -44,6 +51,43 @@ spdlog::level::level_enum spdlog_level(Level level) noexcept {
     return spdlog::level::info;
 }
 
+bool to_journal_now = false;
+
+int syslog_priority(Level level) noexcept {
+    switch (level) {
+        case Level::Debug: return LOG_DEBUG;
+        case Level::Info: return LOG_INFO;
+        case Level::Warning: return LOG_WARNING;
+        case Level::Error: return LOG_ERR;
+    }
+    return LOG_INFO;
+}
+
+void send_to_journal(Level level, std::string_view category, std::string_view text, const char* message_id) {
+    std::array<std::string, 5> fields{"MESSAGE=", "PRIORITY=" + std::to_string(syslog_priority(level)),
+                                      "SYSLOG_IDENTIFIER=perceptd", "PERCEPTD_CATEGORY=", "MESSAGE_ID="};
+    fields[0].append(category).append(": ").append(text);
+    fields[3].append(category);
+    int count = 4;
+    if (message_id != nullptr) {
+        fields[4].append(message_id);
+        ++count;
+    }
+    std::array<iovec, 5> parts{};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        parts[i] = {fields[i].data(), fields[i].size()};
+    }
+    static_cast<void>(::sd_journal_sendv(parts.data(), count));
+}
+
+void put(Level level, std::string_view category, std::string_view text, const char* message_id) {
+    if (!to_journal_now) {
+        logger()->log(spdlog_level(level), "{}: {}", category, text);
+    } else if (logger()->should_log(spdlog_level(level))) {
+        send_to_journal(level, category, text, message_id);
+    }
+}
+
 std::string printed(const HotRecord& record) {
     std::string text = record.format;
     for (const std::int64_t number : {record.a, record.b}) {
@@ -56,12 +100,21 @@ std::string printed(const HotRecord& record) {
 
 }  // namespace
 
-void open(Level lowest, bool to_journal) {
-    if (to_journal) {
-        logger() =
-            std::make_shared<spdlog::logger>("perceptd", std::make_shared<spdlog::sinks::systemd_sink_st>("perceptd"));
+bool journal_listens() noexcept {
+    // systemd names the stream that it connected; stderr may have been turned elsewhere since.
+    const char* const stream = std::getenv("JOURNAL_STREAM");
+    struct stat status {};
+    if (stream == nullptr || ::fstat(STDERR_FILENO, &status) != 0) {
+        return false;
     }
-    logger()->set_pattern(to_journal ? "%v" : "%H:%M:%S.%e %L %v");
+    char* end = nullptr;
+    const unsigned long long device = std::strtoull(stream, &end, 10);
+    return *end == ':' && device == status.st_dev && std::strtoull(end + 1, nullptr, 10) == status.st_ino;
+}
+
+void open(Level lowest, bool to_journal) {
+    to_journal_now = to_journal;
+    logger()->set_pattern("%H:%M:%S.%e %L %v");
     set_level(lowest);
 }
 
@@ -70,7 +123,11 @@ void set_level(Level lowest) noexcept {
 }
 
 void write(Level level, std::string_view category, std::string_view text) {
-    logger()->log(spdlog_level(level), "{}: {}", category, text);
+    put(level, category, text, nullptr);
+}
+
+void write(Message message, Level level, std::string_view category, std::string_view text) {
+    put(level, category, text, kCatalogue[static_cast<std::size_t>(message)].id);
 }
 
 void from_hot_path(Level level, const char* category_literal, const char* format_literal, std::int64_t a,

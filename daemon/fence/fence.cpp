@@ -26,6 +26,12 @@ FenceState sync_file_state(int fd) noexcept {
     return info.status > 0 ? FenceState::Signalled : FenceState::Pending;
 }
 
+/// The status of a readable eventfd: no room for another count is how its owner says that it failed.
+FenceState event_state(int fd) noexcept {
+    pollfd room{fd, POLLOUT, 0};
+    return ::poll(&room, 1, 0) > 0 && (room.revents & POLLOUT) != 0 ? FenceState::Signalled : FenceState::DeviceLost;
+}
+
 FenceState state_within(int fd, Fence::Kind kind, std::int64_t wait_ns) noexcept {
     pollfd waiting{fd, POLLIN, 0};
     const timespec limit{wait_ns / kNsPerSecond, wait_ns % kNsPerSecond};
@@ -39,7 +45,7 @@ FenceState state_within(int fd, Fence::Kind kind, std::int64_t wait_ns) noexcept
     if ((waiting.revents & (POLLERR | POLLNVAL)) != 0) {
         return FenceState::DeviceLost;
     }
-    return kind == Fence::Kind::SyncFile ? sync_file_state(fd) : FenceState::Signalled;
+    return kind == Fence::Kind::SyncFile ? sync_file_state(fd) : event_state(fd);
 }
 
 }  // namespace

@@ -15,6 +15,11 @@ enum class FenceState : std::uint8_t {
     DeviceLost,  ///< the driver signalled an error: readable alone is not success (kernel: sync_file status < 0)
 };
 
+/// What the side that owns an eventfd fence writes into it, once. A lost one is readable but not writable: poll tells
+/// them apart in any process, without consuming the count.
+inline constexpr std::uint64_t kEventSignalled = 1;
+inline constexpr std::uint64_t kEventLost = UINT64_MAX - 1;
+
 /// Move-only. Threads: const functions from any thread. Real-time: state() is one poll and at most one ioctl.
 class Fence {
 public:

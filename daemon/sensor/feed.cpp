@@ -1,16 +1,15 @@
 #include "sensor/feed.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/event_fd.hpp"
 
 namespace perceptd::sensor {
 namespace {
@@ -18,24 +17,6 @@ namespace {
 constexpr int kLongestWaitMs = 20;  // bounds what a provider that rings no bell can delay
 constexpr std::int64_t kQueueNapNs = 200 * kNsPerUs;
 constexpr std::uint64_t kRefusedMax = 4096;  // per run; more is a broken provider
-
-UniqueFd make_event() {
-    UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd) {
-        throw_errno("eventfd");
-    }
-    return fd;
-}
-
-void signal(int event_fd) noexcept {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(event_fd, &one, sizeof(one)));
-}
-
-void clear(int event_fd) noexcept {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(event_fd, &count, sizeof(count)));
-}
 
 }  // namespace
 
@@ -84,15 +65,17 @@ void FeedSource::start(const Sink& sink) {
         streams_[i].is_on = is_on[i];
         streams_[i].has_gap = false;
         streams_[i].check = {};
+        counters_[i].reset();
     }
-    clear(stop_fd_.borrow());
+    clear_event(stop_fd_.borrow());
     refused_in_run_ = 0;
     ++run_;
     newest_hub_ns_ = std::max(newest_hub_ns_ + 1, monotonic_ns());
     const FeedRun run{.is_on = is_on, .run = run_, .hub_start_ns = newest_hub_ns_};
     thread_ = std::make_unique<RtThread>(
         RtThreadOptions{.name = "percept-feed", .fifo_priority = fifo_priority_},
-        [this](const std::atomic<bool>& stop_flag) { capture(stop_flag); }, [this] { signal(stop_fd_.borrow()); });
+        [this](const std::atomic<bool>& stop_flag) { capture(stop_flag); },
+        [this] { signal_event(stop_fd_.borrow()); });
     if (on_start_) {
         on_start_(run);
     }
@@ -141,7 +124,7 @@ void FeedSource::wait() noexcept {
     }
     for (std::size_t i = 2; i < fds.size(); ++i) {
         if (fds[i].revents != 0) {
-            clear(fds[i].fd);
+            clear_event(fds[i].fd);
         }
     }
 }
@@ -299,7 +282,7 @@ void FeedSource::refuse(std::size_t index, const percept_feed_record& record) no
     give_back(record);
     if (++refused_in_run_ > kRefusedMax) {
         is_broken_ = true;
-        signal(fault_fd_.borrow());
+        signal_event(fault_fd_.borrow());
     }
 }
 

@@ -10,6 +10,7 @@ namespace perceptd::sensor {
 
 enum class Kind : std::uint8_t { Camera = 1, Microphone = 2, Imu = 3 };
 inline constexpr std::size_t kKindCount = 3;
+inline constexpr std::array<Kind, kKindCount> kKinds{Kind::Camera, Kind::Microphone, Kind::Imu};
 constexpr std::size_t index_of(Kind kind) noexcept {
     return static_cast<std::size_t>(kind) - 1;
 }

@@ -17,7 +17,8 @@ struct Peer {
     uid_t uid = static_cast<uid_t>(-1);
     gid_t gid = static_cast<gid_t>(-1);
     pid_t pid = 0;
-    std::string bus_name;  ///< unique bus name (":1.42"); empty for a client without D-Bus
+    std::uint64_t start_time_ticks = 0;  ///< of the process, tells it from a later one with its pid; 0 = not known
+    std::string bus_name;                ///< unique bus name (":1.42"); empty for a client without D-Bus
 };
 
 enum class Verdict : std::uint8_t {

@@ -1,9 +1,14 @@
 #include "session/channel.hpp"
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "base/contract.hpp"
 #include "base/error.hpp"
@@ -11,6 +16,8 @@
 namespace perceptd::session {
 namespace {
 
+constexpr int kPeerPidfd = 77;       // SO_PEERPIDFD, Linux 6.5: the headers may be older than the kernel
+constexpr int kStartTimeField = 22;  // of /proc/<pid>/stat
 constexpr std::size_t kControlBytes = CMSG_SPACE(kPacketFdsMax * sizeof(int));
 
 /// Takes every descriptor the kernel installed. False when there were more than a packet may carry.
@@ -33,6 +40,38 @@ bool take_fds(msghdr& header, Packet& packet) noexcept {
         }
     }
     return fits;
+}
+
+/// A handle of the process at the other end: exactly that one where the kernel can tell, else what has its pid now.
+UniqueFd process_of(int socket_fd, pid_t pid) noexcept {
+    int fd = -1;
+    socklen_t size = sizeof(fd);
+    if (::getsockopt(socket_fd, SOL_SOCKET, kPeerPidfd, &fd, &size) != 0) {
+        fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    }
+    return UniqueFd(fd);
+}
+
+/// When the process at the other end was started; 0 when it is gone or in another namespace. It is taken while a handle
+/// says that the process lives, so that it is not the start of a later one with the same pid.
+std::uint64_t start_time_of(int socket_fd, pid_t pid) {
+    if (pid <= 0) {
+        return 0;
+    }
+    const UniqueFd process = process_of(socket_fd, pid);
+    std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    if (!process || !std::getline(file, line)) {
+        return 0;
+    }
+    // The second field is the program's name in parentheses, with any characters at all in it.
+    std::size_t at = line.rfind(')');
+    for (int field = 2; at != std::string::npos && field < kStartTimeField; ++field) {
+        at = line.find(' ', at + 1);
+    }
+    pollfd ended{process.borrow(), POLLIN, 0};
+    const bool lives = ::poll(&ended, 1, 0) == 0;
+    return lives && at != std::string::npos ? std::strtoull(line.c_str() + at + 1, nullptr, 10) : 0;
 }
 
 int socket_option(int fd, int option) {
@@ -145,7 +184,11 @@ Peer Channel::peer() const {
     if (::getsockopt(socket_.borrow(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
         throw_errno("getsockopt(SO_PEERCRED)");
     }
-    return Peer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid, .bus_name = {}};
+    return Peer{.uid = credentials.uid,
+                .gid = credentials.gid,
+                .pid = credentials.pid,
+                .start_time_ticks = start_time_of(socket_.borrow(), credentials.pid),
+                .bus_name = {}};
 }
 
 ChannelPair make_channel_pair() {

@@ -11,6 +11,17 @@ namespace {
 
 constexpr std::int64_t kHandshakeNs = 10 * kNsPerSecond;
 
+void log_end(const Session& session) {
+    const std::string text = "session " + std::to_string(session.id()) + " ended (" + name_of(session.end_cause()) +
+                             "): " + session.end_text();
+    switch (session.end_cause()) {
+        case EndCause::Client:
+        case EndCause::Requested:
+        case EndCause::Shutdown: log::info("session", text); return;
+        default: log::write(log::Message::SessionDropped, log::Level::Info, "session", text); return;
+    }
+}
+
 }  // namespace
 
 Registry::Registry(EventLoop& loop, Quota& quota, Authority& authority, Feed& feed)
@@ -31,6 +42,12 @@ Registry::~Registry() {
 }
 
 Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
+    Channel channel(std::move(socket));
+    return open(channel, std::move(peer), std::move(options));
+}
+
+/// Takes `channel` over only when nothing can be refused any more.
+Session& Registry::open(Channel& channel, Peer peer, OpenOptions options) {
     const std::uint32_t limit = quota_.limits().windows_per_session;
     const std::uint32_t wanted = options.windows_in_flight_max;
     if (wanted > limit) {
@@ -48,10 +65,10 @@ Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
                                      .handshake_deadline_ns = monotonic_ns() + kHandshakeNs,
                                      .label = std::move(options.label)};
     Entry entry;
-    entry.session = std::make_unique<Session>(
-        std::move(session_options), Channel(std::move(socket)), std::move(claim), authority_, feed_,
-        Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
-                          .on_waiting = [this](Session& s) { watch_id(s.id()); }});
+    entry.session =
+        std::make_unique<Session>(std::move(session_options), std::move(channel), std::move(claim), authority_, feed_,
+                                  Session::Handlers{.on_end = [this](Session&) { schedule_reap(); },
+                                                    .on_waiting = [this](Session& s) { watch_id(s.id()); }});
     Session& session = *entry.session;
     entry.source = loop_.add_io(session.borrow_fd(), EPOLLIN, [this, id](std::uint32_t) {
         const auto found = entries_.find(id);
@@ -62,12 +79,22 @@ Session& Registry::open(UniqueFd socket, Peer peer, OpenOptions options) {
     });
     entries_.emplace(id, std::move(entry));
     arm_deadline();
+    if (opened_) {
+        opened_(session);
+    }
     return session;
 }
 
 Session& Registry::accept(UniqueFd socket) {
-    Peer peer = Channel(socket.duplicate()).peer();
-    return open(std::move(socket), std::move(peer), {});
+    Channel channel(std::move(socket));
+    Peer peer = channel.peer();
+    try {
+        return open(channel, std::move(peer), {});
+    } catch (const Error& error) {
+        // There is no session that could say it.
+        static_cast<void>(channel.send(Wire().error(error, true)));
+        throw;
+    }
 }
 
 Session* Registry::find(std::uint64_t id) noexcept {
@@ -145,12 +172,18 @@ std::uint32_t Registry::drop_grant(uid_t uid, SensorSet sensors) noexcept {
         Session& session = *entry.session;
         if (session.peer().uid == uid && session.sensors().intersects(sensors) &&
             session.state() != Session::State::Closed) {
-            session.notify(NoticeKind::GrantRevoked, "a permission was taken back");
-            session.close(EndCause::Revoked, "a permission was taken back");
+            revoke(id);
             ++count;
         }
     }
     return count;
+}
+
+void Registry::revoke(std::uint64_t id) noexcept {
+    if (Session* const session = find(id)) {
+        session->notify(NoticeKind::GrantRevoked, "a permission was taken back");
+        session->close(EndCause::Revoked, "a permission was taken back");
+    }
 }
 
 void Registry::drop_all(EndCause cause, std::string_view text) noexcept {
@@ -202,9 +235,7 @@ void Registry::reap() {
             ++next;
             continue;
         }
-        log::write(log::Level::Info, "session",
-                   "session " + std::to_string(session.id()) + " ended (" + name_of(session.end_cause()) +
-                       "): " + session.end_text());
+        log_end(session);
         if (ended_) {
             ended_(session);
         }

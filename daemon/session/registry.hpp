@@ -23,6 +23,7 @@ public:
         std::uint32_t windows_in_flight_max = 0;  ///< 0 = the quota's limit
         std::string label;
     };
+    using OpenedHandler = std::function<void(Session&)>;
     using EndedHandler = std::function<void(const Session&)>;
 
     Registry(EventLoop& loop, Quota& quota, Authority& authority, Feed& feed);
@@ -39,6 +40,8 @@ public:
     [[nodiscard]] Session* find(std::uint64_t id) noexcept;
     [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
     void for_each(const std::function<void(Session&)>& visit);
+    /// Called for each new session, from the bus or from the channel socket.
+    void on_opened(OpenedHandler handler) { opened_ = std::move(handler); }
     /// Called for each ended session before it is destroyed (the bus removes its object).
     void on_ended(EndedHandler handler) { ended_ = std::move(handler); }
 
@@ -56,6 +59,8 @@ public:
     std::uint32_t drop_bus_name(std::string_view bus_name) noexcept;
     /// Ends the user's sessions that hold any of `sensors`: a grant was taken back.
     std::uint32_t drop_grant(uid_t uid, SensorSet sensors) noexcept;
+    /// Ends one session because a grant was taken back.
+    void revoke(std::uint64_t id) noexcept;
     void drop_all(EndCause cause, std::string_view text) noexcept;
 
 private:
@@ -65,6 +70,7 @@ private:
         std::unique_ptr<EventSource> source;  ///< after `session`: it goes first, while its descriptor is open
     };
 
+    Session& open(Channel& channel, Peer peer, OpenOptions options);
     void watch(Entry& entry);
     void watch_id(std::uint64_t id);
     void schedule_reap();
@@ -77,6 +83,7 @@ private:
     Feed& feed_;
     std::map<std::uint64_t, Entry> entries_;
     std::unique_ptr<EventSource> deadline_timer_;
+    OpenedHandler opened_;
     EndedHandler ended_;
     std::uint64_t next_id_ = 1;
     bool reap_scheduled_ = false;

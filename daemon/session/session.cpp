@@ -34,6 +34,19 @@ const char* name_of(EndCause cause) noexcept {
     return "unknown";
 }
 
+const char* name_of(Session::State state) noexcept {
+    switch (state) {
+        case Session::State::Hello: return "hello";
+        case Session::State::Subscribe: return "subscribe";
+        case Session::State::Authorizing: return "authorizing";
+        case Session::State::Streaming: return "streaming";
+        case Session::State::Mapping: return "mapping";
+        case Session::State::Providing: return "providing";
+        case Session::State::Closed: return "closed";
+    }
+    return "unknown";
+}
+
 Session::Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed,
                  Handlers handlers)
     : options_(std::move(options)),
@@ -210,7 +223,12 @@ void Session::check_deadline(std::int64_t now_ns) noexcept {
     // Authorizing is excused: the wearer may be reading a dialogue.
     if ((state_ == State::Hello || state_ == State::Subscribe || state_ == State::Mapping) &&
         options_.handshake_deadline_ns != 0 && now_ns >= options_.handshake_deadline_ns) {
-        close(EndCause::Timeout, "the client did not subscribe in time");
+        try {
+            fail(Error(ErrorCode::ProtocolViolation, "Hello and Subscribe must follow within 10 s of connecting"),
+                 EndCause::Timeout);
+        } catch (const std::exception& failure) {  // no memory for the words
+            close(EndCause::Timeout, failure.what());
+        }
     }
 }
 

@@ -25,6 +25,9 @@ namespace perceptd::session {
 enum class EndCause : std::uint8_t { Client, Requested, PeerGone, Revoked, Protocol, Timeout, Unresponsive, Shutdown };
 const char* name_of(EndCause cause) noexcept;
 
+/// The polkit actions that a set of sensors needs, in the order of the kinds.
+std::vector<std::string> actions_of(SensorSet sensors);
+
 /// Thread-bound (main thread). Events come from outside (see Registry), so that a test needs no loop. Nothing but the
 /// constructor throws.
 class Session {
@@ -82,6 +85,9 @@ public:
     [[nodiscard]] const Peer& peer() const noexcept { return options_.peer; }
     [[nodiscard]] const std::string& label() const noexcept { return options_.label; }
     [[nodiscard]] SensorSet sensors() const noexcept { return sensors_; }
+    /// The polkit actions that it lives on: of what it streams or provides; before that, of what OpenSession was
+    /// granted.
+    [[nodiscard]] std::vector<std::string> granted_actions() const;
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
     [[nodiscard]] std::uint32_t windows_in_flight() const noexcept { return static_cast<std::uint32_t>(held_.size()); }
     [[nodiscard]] std::uint32_t windows_in_flight_max() const noexcept { return options_.windows_in_flight_max; }
@@ -139,5 +145,8 @@ private:
     std::string end_text_;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< an answer of the authority may outlive the session
 };
+
+/// The word of org.perceptd1.Session.State.
+const char* name_of(Session::State state) noexcept;
 
 }  // namespace perceptd::session

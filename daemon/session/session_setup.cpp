@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kSubscribesMax = 8;  // each may raise a dialogue
 constexpr std::size_t kArenasPerPacket = kPacketFdsMax / 2;
+constexpr const char* kProvideAction = "org.perceptd1.manage";
 
 const char* action_of(sensor::Kind kind) noexcept {
     switch (kind) {
@@ -21,9 +22,24 @@ const char* action_of(sensor::Kind kind) noexcept {
     return "org.perceptd1.unknown";
 }
 
-constexpr sensor::Kind kKinds[] = {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu};
-
 }  // namespace
+
+std::vector<std::string> actions_of(SensorSet sensors) {
+    std::vector<std::string> actions;
+    for (const sensor::Kind kind : sensor::kKinds) {
+        if (sensors.has(kind)) {
+            actions.emplace_back(action_of(kind));
+        }
+    }
+    return actions;
+}
+
+std::vector<std::string> Session::granted_actions() const {
+    if (provides_) {
+        return {kProvideAction};
+    }
+    return actions_of(state_ == State::Streaming ? sensors_ : options_.granted);
+}
 
 void Session::handle_hello(const Request& request) {
     if (state_ != State::Hello) {
@@ -61,13 +77,9 @@ void Session::handle_subscribe(const Request& request) {
         return;
     }
     sensors_ = request.sensors;
-    std::vector<std::string> actions;
-    for (const sensor::Kind kind : kKinds) {
-        if (sensors_.has(kind) && !options_.granted.has(kind)) {
-            actions.emplace_back(action_of(kind));
-        }
-    }
-    ask(actions);
+    SensorSet to_ask = sensors_;
+    to_ask.remove(options_.granted);
+    ask(actions_of(to_ask));
 }
 
 bool Session::may_ask_again() {
@@ -147,7 +159,7 @@ void Session::handle_provide(const Request& request) {
         return;
     }
     offer_ = std::make_unique<sensor::Offer>(request.offer);
-    ask({"org.perceptd1.manage"});
+    ask({kProvideAction});
 }
 
 void Session::start_providing() {

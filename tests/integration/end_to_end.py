@@ -45,7 +45,7 @@ def main():
     (root / "etc/perceptd").mkdir(parents=True)
     shutil.copy(pathlib.Path(source_root) / "config/examples/synthetic.json", root / "etc/perceptd/perceptd.json")
     channel = str(root / "channel.sock")
-    arguments = [daemon_path, "--root", str(root), "--channel", channel]
+    arguments = [daemon_path, "--bus=none", "--root", str(root), "--channel", channel]
     daemon = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 20

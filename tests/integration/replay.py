@@ -85,7 +85,7 @@ class Daemon:
             configuration.write_text(json.dumps(settings))
         self.channel = str(self.root / "channel.sock")
         self.log = open(self.root / "log", "w+")
-        self.process = subprocess.Popen([daemon_path, "--root", str(self.root), "--channel", self.channel],
+        self.process = subprocess.Popen([daemon_path, "--bus=none", "--root", str(self.root), "--channel", self.channel],
                                         stderr=self.log)
         # Not when the socket is there: what else the daemon opens at its start is still to come then.
         wait_for(lambda: "serving on" in (self.root / "log").read_text() or self.process.poll() is not None)

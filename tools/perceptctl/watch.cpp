@@ -3,13 +3,13 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <percept/percept.hpp>
 #include <sstream>
 #include <stdexcept>
 
+#include "hub_clock.hpp"
 #include "summary.hpp"
 
 namespace perceptctl {
@@ -31,12 +31,6 @@ void catch_signals() {
     action.sa_handler = request_stop;  // no SA_RESTART: the wait for a window is to end
     ::sigaction(SIGINT, &action, nullptr);
     ::sigaction(SIGTERM, &action, nullptr);
-}
-
-std::int64_t monotonic_ns() {
-    timespec now{};
-    ::clock_gettime(CLOCK_MONOTONIC, &now);
-    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
 const char* state_name(std::uint32_t state) {

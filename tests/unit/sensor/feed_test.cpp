@@ -19,7 +19,7 @@ using namespace perceptd::sensor::test;
 
 namespace {
 
-constexpr Kind kKinds[] = {Kind::Camera, Kind::Microphone, Kind::Imu};
+
 
 }  // namespace
 

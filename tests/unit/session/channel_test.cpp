@@ -1,7 +1,11 @@
 // Channel: whole packets, and no descriptor of a refused one survives.
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 
 #include "session_fixture.hpp"
 
@@ -59,4 +63,51 @@ TEST_CASE("only a seqpacket socket becomes a channel, and the kernel says who is
     const Peer peer = Channel(std::move(pair.daemon_end)).peer();
     CHECK(peer.uid == ::getuid());
     CHECK(peer.pid == ::getpid());
+}
+
+namespace {
+
+/// Connects to `listener` from a child process, which ends at once if it is told to. Gives back the accepted end.
+UniqueFd accept_from_child(int listener, const sockaddr_un& address, socklen_t size, bool ends, pid_t& child) {
+    child = ::fork();
+    if (child == 0) {
+        const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        const int connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), size);
+        if (!ends) {
+            ::pause();
+        }
+        ::_exit(connected == 0 ? 0 : 1);
+    }
+    if (ends) {
+        ::waitpid(child, nullptr, 0);
+    }
+    return UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+}
+
+}  // namespace
+
+TEST_CASE("a peer is its process and that one's start, or nobody once it has ended") {
+    const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const socklen_t family_alone = sizeof(sa_family_t);  // the kernel picks an abstract name
+    REQUIRE(::bind(listener.borrow(), reinterpret_cast<const sockaddr*>(&address), family_alone) == 0);
+    socklen_t size = sizeof(address);
+    REQUIRE(::getsockname(listener.borrow(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    REQUIRE(::listen(listener.borrow(), 4) == 0);
+    pid_t child = 0;
+    const Peer living = Channel(accept_from_child(listener.borrow(), address, size, false, child)).peer();
+    std::uint64_t started_ticks = 0;
+    std::FILE* const file = std::fopen(("/proc/" + std::to_string(child) + "/stat").c_str(), "re");
+    REQUIRE(file != nullptr);
+    CHECK(std::fscanf(file, "%*d %*s %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu",
+                      &started_ticks) == 1);
+    std::fclose(file);
+    CHECK(living.pid == child);
+    CHECK(living.start_time_ticks == started_ticks);
+    CHECK(started_ticks > 0);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const Peer ended = Channel(accept_from_child(listener.borrow(), address, size, true, child)).peer();
+    CHECK(ended.start_time_ticks == 0);
 }

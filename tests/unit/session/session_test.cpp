@@ -213,4 +213,7 @@ TEST_CASE("a client that does not say Hello in time is let go") {
     CHECK(stage.session->state() == State::Hello);
     stage.session->check_deadline(100);
     CHECK(stage.session->end_cause() == EndCause::Timeout);
+    const v1::ServerMessage farewell = stage.client->read();
+    CHECK(farewell.error().fatal());
+    CHECK(farewell.error().code() == v1::ERROR_CODE_PROTOCOL_VIOLATION);
 }

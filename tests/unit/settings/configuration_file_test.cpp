@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -66,6 +67,10 @@ TEST_CASE("bad JSON names file and line", "[configuration_file]") {
     CHECK_THAT(parse_error_of("{\n \"a\": \"open\n}"), Catch::StartsWith("f.json:2: "));
     CHECK_THAT(parse_error_of("{ \"a\": 1 }\n\n{ }"), Catch::StartsWith("f.json:3: "));
     CHECK_THAT(parse_error_of("{\n\n\"a\": 1e999 }"), Catch::StartsWith("f.json:3: "));
+    // A file of any bytes: the reason is still text.
+    const std::string quoted = parse_error_of("\xff\xfe{\x01");
+    CHECK_THAT(quoted, Catch::StartsWith("f.json:1: "));
+    CHECK(std::all_of(quoted.begin(), quoted.end(), [](char c) { return c >= ' ' && c <= '~'; }));
     CHECK_THAT(parse_error_of("{\n \"a\": \"\xff\" }"), Catch::StartsWith("f.json:2: "));
     CHECK_THAT(parse_error_of(""), Catch::StartsWith("f.json:1: "));
     CHECK_THAT(parse_error_of("{ /* open"), Catch::StartsWith("f.json:1: "));
