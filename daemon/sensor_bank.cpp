@@ -86,8 +86,9 @@ std::array<SensorBank::Memory, sensor::kKindCount> SensorBank::make_memory(const
         }
         return std::move(choice.heap);
     };
-    const auto sample_heap = choose(writer);
     const auto token_heap = choose(arena::Writer::Daemon);
+    const auto provider_heap = writer == arena::Writer::Daemon ? nullptr : choose(writer);
+    const arena::Heap& sample_heap = provider_heap ? *provider_heap : *token_heap;
     const auto make = [](const arena::Heap& heap, const char* label, std::uint32_t slot_count, std::size_t slot_bytes,
                          arena::Writer by) {
         auto arena = std::make_unique<arena::Arena>(heap, arena::Arena::Options{label, slot_count, slot_bytes, by});
@@ -106,12 +107,12 @@ std::array<SensorBank::Memory, sensor::kKindCount> SensorBank::make_memory(const
         const auto side = [](std::uint32_t px) { return (px + tokens::kPatchPx - 1) / tokens::kPatchPx; };
         const std::size_t patches = std::size_t{side(camera->width_px)} * side(camera->height_px);
         memory[sensor::index_of(Kind::Camera)] = {
-            make(*sample_heap, "camera", camera_slots, sensor::camera_slot_bytes(*camera), writer),
+            make(sample_heap, "camera", camera_slots, sensor::camera_slot_bytes(*camera), writer),
             make_tokens("patches", tokens::patch_block_bytes(patches))};
     }
     if (const auto& audio = offer.audio) {
         memory[sensor::index_of(Kind::Microphone)] = {
-            make(*sample_heap, "audio", settings_.arena.audio_slot_count, sensor::audio_slot_bytes(*audio), writer),
+            make(sample_heap, "audio", settings_.arena.audio_slot_count, sensor::audio_slot_bytes(*audio), writer),
             make_tokens("mel", tokens::mel_block_bytes(slices_per_window(settings_)))};
     }
     if (const auto& imu = offer.imu) {
@@ -119,7 +120,7 @@ std::array<SensorBank::Memory, sensor::kKindCount> SensorBank::make_memory(const
         memory[sensor::index_of(Kind::Imu)] = {
             nullptr, make_tokens("motion", tokens::motion_block_bytes(rows, slices_per_window(settings_)))};
     }
-    log::info("arena", "buffers of " + offer.origin + " come from " + sample_heap->name());
+    log::info("arena", "buffers come from " + sample_heap.name() + ", for " + offer.origin);
     return memory;
 }
 

@@ -39,6 +39,7 @@ private:
         std::string sender;
         session::Registry::OpenOptions options;  ///< of OpenSession
         std::uint64_t session_id = 0;            ///< of Close
+        sdbus::MethodReply close_reply;
         session::Peer peer;
     };
 
@@ -47,14 +48,14 @@ private:
     void authorize(std::uint64_t id, std::vector<std::string> actions, void (ManagerObject::*then)(Pending&));
     void opened(Pending& pending);
     void closed(Pending& pending);
-    void end(session::Session& session, const sdbus::MethodCall& call);
+    void end(session::Session& session, sdbus::MethodReply reply);
 
     Connection& connection_;
     CallerLookup& lookup_;
     session::Authority& authority_;
     DaemonView& daemon_;
     std::map<std::uint64_t, Pending> pending_;
-    std::multimap<std::uint64_t, sdbus::MethodCall> closing_;  ///< by session
+    std::multimap<std::uint64_t, sdbus::MethodReply> closing_;  ///< what to send at its end, by session
     std::uint64_t next_id_ = 1;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< answers and deferred replies may outlive it
     std::unique_ptr<sdbus::IObject> object_;
