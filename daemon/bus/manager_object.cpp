@@ -9,6 +9,7 @@
 #include "bus/open_options.hpp"
 #include "bus/sensor_object.hpp"
 #include "bus/session_object.hpp"
+#include "session/actions.hpp"
 #include "session/channel.hpp"
 #include "session/wire.hpp"
 
@@ -172,7 +173,7 @@ void ManagerObject::close(session::Session& session, const sdbus::MethodCall& ca
                     .session_id = session.id(),
                     .close_reply = sealed_reply(call),
                     .peer = {}};
-    authorize(add(std::move(pending)), {"org.perceptd1.manage"}, &ManagerObject::closed);
+    authorize(add(std::move(pending)), {session::kManageAction}, &ManagerObject::closed);
 }
 
 void ManagerObject::closed(Pending& pending) {

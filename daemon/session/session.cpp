@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -13,10 +12,6 @@ namespace {
 
 constexpr std::int64_t kLongestStallNs = 2 * kNsPerSecond;
 constexpr int kPacketsPerTurn = 16;  // one client cannot hold the loop
-
-arena::Lease share_of(const BlockOut& block, bool allowed) noexcept {
-    return allowed && block.lease ? block.lease.share() : arena::Lease();
-}
 
 }  // namespace
 
@@ -54,9 +49,9 @@ Session::Session(Options options, Channel channel, Quota::Claim claim, Authority
       claim_(std::move(claim)),
       authority_(authority),
       feed_(feed),
-      handlers_(std::move(handlers)) {
+      handlers_(std::move(handlers)),
+      held_(std::max(options_.windows_in_flight_max, 1u)) {
     options_.windows_in_flight_max = std::max(options_.windows_in_flight_max, 1u);
-    held_.reserve(options_.windows_in_flight_max);
 }
 
 Session::~Session() {
@@ -112,10 +107,7 @@ void Session::handle(const Request& request) {
 
 void Session::handle_release(const Request& request) {
     for (const std::uint64_t id : request.window_ids) {
-        const auto found =
-            std::find_if(held_.begin(), held_.end(), [id](const Held& held) { return held.window_id == id; });
-        if (found != held_.end()) {
-            held_.erase(found);
+        if (held_.release(id)) {
             claim_.give_window();
             ++counters_.released_count;
         } else if (id > newest_id_ || counters_.sent_count == 0) {
@@ -129,11 +121,11 @@ void Session::deliver(const WindowOut& window) noexcept {
     if (state_ != State::Streaming || sensors_.empty()) {
         return;
     }
-    if (!upstream_base_known_ || window.lost_upstream_count < upstream_base_count_) {  // first, or the stream restarted
-        upstream_base_known_ = true;
+    if (!upstream_base_count_ ||
+        window.lost_upstream_count < *upstream_base_count_) {  // first, or the stream restarted
         upstream_base_count_ = window.lost_upstream_count;
     }
-    counters_.lost_upstream_count = window.lost_upstream_count - upstream_base_count_;
+    counters_.lost_upstream_count = window.lost_upstream_count - *upstream_base_count_;
     if (!flush()) {
         return;
     }
@@ -141,13 +133,18 @@ void Session::deliver(const WindowOut& window) noexcept {
         ++counters_.lost_unread_count;  // a window never overtakes a control message
         return;
     }
-    if (held_.size() >= options_.windows_in_flight_max || !claim_.take_window()) {
+    if (held_.is_full() || !claim_.take_window()) {
         ++counters_.lost_unreleased_count;
         return;
     }
     try {
         switch (channel_.send(wire_.window(window, sensors_, counters_))) {
-            case Status::Ok: hold(window); return;
+            case Status::Ok:
+                held_.add(window, sensors_);
+                ++counters_.sent_count;
+                newest_id_ = window.id;
+                captured_at_ns_ = window.t1_ns;
+                return;
             case Status::Again:
                 claim_.give_window();
                 ++counters_.lost_unread_count;
@@ -162,24 +159,8 @@ void Session::deliver(const WindowOut& window) noexcept {
     }
 }
 
-void Session::hold(const WindowOut& window) {
-    const bool camera = sensors_.has(sensor::Kind::Camera);
-    const bool microphone = sensors_.has(sensor::Kind::Microphone);
-    Held& held = held_.emplace_back();
-    held.window_id = window.id;
-    held.t1_ns = window.t1_ns;
-    held.leases = {share_of(window.frame, camera), share_of(window.patches, camera), share_of(window.mel, microphone),
-                   share_of(window.motion, sensors_.has(sensor::Kind::Imu))};
-    for (std::size_t i = 0; i < window.sound_count; ++i) {
-        held.sounds[i] = share_of(window.sounds[i].block, microphone);
-    }
-    ++counters_.sent_count;
-    newest_id_ = window.id;
-    captured_at_ns_ = window.t1_ns;
-}
-
 bool Session::holds_up(std::int64_t now_ns) noexcept {
-    if (state_ != State::Streaming || (held_.size() < options_.windows_in_flight_max && !wants_write())) {
+    if (state_ != State::Streaming || (!held_.is_full() && !wants_write())) {
         full_since_ns_ = 0;
         return false;
     }
@@ -188,17 +169,12 @@ bool Session::holds_up(std::int64_t now_ns) noexcept {
 }
 
 bool Session::revoke_oldest() noexcept {
-    if (held_.empty()) {
+    if (!held_.release_oldest()) {
         return false;
     }
-    held_.erase(held_.begin());
     claim_.give_window();
     ++counters_.revoked_count;
     return true;
-}
-
-std::int64_t Session::oldest_held_ns() const noexcept {
-    return held_.empty() ? std::numeric_limits<std::int64_t>::max() : held_.front().t1_ns;
 }
 
 void Session::notify(NoticeKind kind, std::string_view text) noexcept {
@@ -252,10 +228,6 @@ bool Session::flush() noexcept {
     return state_ != State::Closed;
 }
 
-void Session::send_error(const Error& error, bool fatal) {
-    send_control(wire_.error(error, fatal));
-}
-
 void Session::fail(const Error& error, EndCause cause) {
     if (outbox_.empty() && state_ != State::Closed) {
         static_cast<void>(channel_.send(wire_.error(error, true)));  // the session ends whether it arrives or not
@@ -268,8 +240,8 @@ void Session::close(EndCause cause, std::string_view text) noexcept {
         return;
     }
     state_ = State::Closed;
-    end_cause_ = cause;
-    held_.clear();
+    end_.cause = cause;
+    held_.release_all();
     claim_.end();
     outbox_.clear();
     alive_.reset();
@@ -283,7 +255,7 @@ void Session::close(EndCause cause, std::string_view text) noexcept {
     }
     ::shutdown(channel_.borrow(), SHUT_RDWR);
     try {
-        end_text_ = text;
+        end_.text = text;
         if (handlers_.on_end) {
             handlers_.on_end(*this);
         }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "sensor/feed_check.hpp"
+#include "session/actions.hpp"
 #include "session/session.hpp"
 
 namespace perceptd::session {
@@ -11,32 +12,12 @@ namespace {
 
 constexpr std::uint32_t kSubscribesMax = 8;  // each may raise a dialogue
 constexpr std::size_t kArenasPerPacket = kPacketFdsMax / 2;
-constexpr const char* kProvideAction = "org.perceptd1.manage";
-
-const char* action_of(sensor::Kind kind) noexcept {
-    switch (kind) {
-        case sensor::Kind::Camera: return "org.perceptd1.use-camera";
-        case sensor::Kind::Microphone: return "org.perceptd1.use-microphone";
-        case sensor::Kind::Imu: return "org.perceptd1.use-imu";
-    }
-    return "org.perceptd1.unknown";
-}
 
 }  // namespace
 
-std::vector<std::string> actions_of(SensorSet sensors) {
-    std::vector<std::string> actions;
-    for (const sensor::Kind kind : sensor::kKinds) {
-        if (sensors.has(kind)) {
-            actions.emplace_back(action_of(kind));
-        }
-    }
-    return actions;
-}
-
 std::vector<std::string> Session::granted_actions() const {
     if (provides_) {
-        return {kProvideAction};
+        return {kManageAction};
     }
     return actions_of(state_ == State::Streaming ? sensors_ : options_.granted);
 }
@@ -72,8 +53,9 @@ void Session::handle_subscribe(const Request& request) {
         return;
     }
     if (request.sensors.empty() || !request.sensors_known) {
-        send_error(Error(ErrorCode::InvalidArgument, "Subscribe must name camera, microphone or IMU and nothing else"),
-                   false);
+        send_control(wire_.error(
+            Error(ErrorCode::InvalidArgument, "Subscribe must name camera, microphone or IMU and nothing else"),
+            false));
         return;
     }
     sensors_ = request.sensors;
@@ -133,7 +115,7 @@ void Session::on_verdict(Verdict verdict, const std::string& denied_action) try 
         state_ = State::Subscribe;
         sensors_ = {};
         offer_.reset();
-        send_error(error, false);
+        send_control(wire_.error(error, false));
     } else if (state_ != State::Closed) {
         fail(error, EndCause::Protocol);
     }
@@ -155,11 +137,11 @@ void Session::handle_provide(const Request& request) {
     try {
         sensor::check_offer(request.offer);
     } catch (const Error& error) {
-        send_error(error, false);
+        send_control(wire_.error(error, false));
         return;
     }
     offer_ = std::make_unique<sensor::Offer>(request.offer);
-    ask({kProvideAction});
+    ask({kManageAction});
 }
 
 void Session::start_providing() {

@@ -17,11 +17,7 @@ using namespace perceptd;
 using namespace perceptd::sensor;
 using namespace perceptd::sensor::test;
 
-namespace {
-
-
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("an honest provider's samples arrive in order, then the ends") {
     FeedStage stage;
