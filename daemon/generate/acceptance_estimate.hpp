@@ -1,6 +1,6 @@
-// How likely the target is to accept the draft's k-th token when it accepted all before: one Beta estimate per position,
-// fed only by what a pass has shown. Owns the counts. Never counts a token behind a rejection: nobody has judged it
-// (accepted / drafted is no acceptance; at 0.8 and 16 drafted tokens it would read 0.24).
+// How likely the target is to accept the draft's k-th token when it accepted all before: one Beta estimate per
+// position, fed only by what a pass has shown. Owns the counts. Never counts a token behind a rejection: nobody has
+// judged it (accepted / drafted is no acceptance; at 0.8 and 16 drafted tokens it would read 0.24).
 #pragma once
 
 #include <array>

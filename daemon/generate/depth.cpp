@@ -10,17 +10,16 @@
 namespace perceptd::generate {
 namespace {
 
-constexpr double kCostShare = 0.1;      // of the newest sample in the mean
-constexpr double kLargestJump = 4;      // of a sample over the mean
+constexpr double kCostShare = 0.1;  // of the newest sample in the mean
+constexpr double kLargestJump = 4;  // of a sample over the mean
 constexpr std::uint32_t kProbeDepth = 2;
 
 }  // namespace
 
 Depth::Depth(const DepthOptions& options) : options_(options), acceptance_(options.acceptance) {
     if (options.fixed && *options.fixed > kDraftTokensMax) {
-        throw Error(ErrorCode::InvalidArgument, "a draft depth of " + std::to_string(*options.fixed) +
-                                                    "; at most " + std::to_string(kDraftTokensMax) +
-                                                    " tokens are drafted at once");
+        throw Error(ErrorCode::InvalidArgument, "a draft depth of " + std::to_string(*options.fixed) + "; at most " +
+                                                    std::to_string(kDraftTokensMax) + " tokens are drafted at once");
     }
 }
 

@@ -18,11 +18,11 @@ inline constexpr std::array<std::uint32_t, 6> kDepths{0, 1, 2, 4, 8, 16};
 struct DepthOptions {
     std::optional<std::uint32_t> fixed;  ///< 0 to kDraftTokensMax: always so many
     AcceptanceOptions acceptance;
-    double hysteresis = 0.05;           ///< a change must promise so much more than the present depth
-    double least_gain = 0.03;           ///< drafting that promises less over none is switched off
-    std::uint32_t probe_tokens = 64;    ///< switched off, it is tried again after so many tokens
-    double probe_evidence = 8;          ///< observations that an old verdict weighs against a try
-    double unknown_row_cost = 0.08;     ///< of a pass, per row, until a depth has been measured
+    double hysteresis = 0.05;         ///< a change must promise so much more than the present depth
+    double least_gain = 0.03;         ///< drafting that promises less over none is switched off
+    std::uint32_t probe_tokens = 64;  ///< switched off, it is tried again after so many tokens
+    double probe_evidence = 8;        ///< observations that an old verdict weighs against a try
+    double unknown_row_cost = 0.08;   ///< of a pass, per row, until a depth has been measured
 };
 
 /// Thread-bound, real-time safe.

@@ -43,8 +43,8 @@ KvSequence KvCache::open(KvClient client, std::size_t capacity_tokens) {
     const std::size_t free_pages = usage_.capacity_pages - usage_.committed_pages;
     if (capacity_tokens > free_pages * kPagePositions) {
         Error error(ErrorCode::QuotaExceeded,
-                    "a sequence of " + std::to_string(capacity_tokens) + " tokens does not fit: " +
-                        std::to_string(free_pages * kPagePositions) + " of " +
+                    "a sequence of " + std::to_string(capacity_tokens) +
+                        " tokens does not fit: " + std::to_string(free_pages * kPagePositions) + " of " +
                         std::to_string(usage_.capacity_pages * kPagePositions) +
                         " are not set aside for open sequences; ask for fewer or end another");
         error.limit = usage_.capacity_pages * kPagePositions;

@@ -1,6 +1,7 @@
 // The keys and values of one model: equal pages of 32 positions, who holds them, and finished pages kept for the next
-// sequence that begins with the same tokens. Owns the pages' memory. Never lets one client's tokens serve another, never
-// gives out more than it has: a sequence's capacity is set aside when it opens, or the opening is refused with numbers.
+// sequence that begins with the same tokens. Owns the pages' memory. Never lets one client's tokens serve another,
+// never gives out more than it has: a sequence's capacity is set aside when it opens, or the opening is refused with
+// numbers.
 //
 // A page is known by a 128-bit hash chained over client, model and all tokens before and in it, and its own 32 tokens
 // are compared as well. What a client could gain by a collision is a wrong text of its own.

@@ -37,9 +37,7 @@ public:
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
     [[nodiscard]] Headroom headroom() const noexcept { return {tokens_.size(), capacity_}; }
     /// For a pass; valid until the next change.
-    [[nodiscard]] engine::KvView view() const noexcept {
-        return {cache_->shape_, cache_->pool_.data(), page_table_};
-    }
+    [[nodiscard]] engine::KvView view() const noexcept { return {cache_->shape_, cache_->pool_.data(), page_table_}; }
 
 private:
     friend class KvCache;

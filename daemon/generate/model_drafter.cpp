@@ -12,8 +12,7 @@ ModelDrafter::ModelDrafter(engine::DecoderRuntime& decoder, KvCache& cache, KvCl
       client_(client),
       sampler_(sampling, decoder.config().vocabulary_size),
       limits_(limits) {
-    limits_.context_tokens_max =
-        std::min<std::size_t>(limits_.context_tokens_max, decoder.config().context_tokens);
+    limits_.context_tokens_max = std::min<std::size_t>(limits_.context_tokens_max, decoder.config().context_tokens);
     history_.reserve(sampling.repetition_window + kDraftTokensMax);
 }
 

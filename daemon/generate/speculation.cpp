@@ -68,10 +68,10 @@ Status Speculation::step(std::size_t tokens_max) noexcept {
         }
         return status;
     }
-    const std::int64_t started_at_ns = monotonic_now_ns();
+    const std::int64_t started_at_ns = monotonic_ns();
     pass_tokens_.assign(context_.end() - static_cast<std::ptrdiff_t>(pending), context_.end());
     const std::size_t drafted = draft(pending, tokens_max);
-    const std::int64_t drafted_at_ns = monotonic_now_ns();
+    const std::int64_t drafted_at_ns = monotonic_ns();
     const double predicted = depth_->acceptance().tokens_per_pass(drafted);
     Status status = verify(pass_tokens_, drafted);
     if (status == Status::NotFinite && drafted > 0) {
@@ -81,7 +81,7 @@ Status Speculation::step(std::size_t tokens_max) noexcept {
     if (status != Status::Ok) {
         return status;
     }
-    const std::int64_t ended_at_ns = monotonic_now_ns();
+    const std::int64_t ended_at_ns = monotonic_ns();
     const std::size_t accepted = newest().size() - 1;
     depth_->note(static_cast<std::uint32_t>(drafted), static_cast<std::uint32_t>(accepted));
     if (pending == 1) {
@@ -106,8 +106,8 @@ Status Speculation::verify(std::span<const std::uint32_t> tokens, std::size_t dr
     std::size_t accepted = 0;
     while (true) {
         std::uint32_t chosen = 0;
-        status = sampler_.choose(target_.logits(accepted), context_, static_cast<std::uint32_t>(context_.size()),
-                                 chosen);
+        status =
+            sampler_.choose(target_.logits(accepted), context_, static_cast<std::uint32_t>(context_.size()), chosen);
         if (status != Status::Ok) {
             break;
         }

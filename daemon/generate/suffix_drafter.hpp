@@ -1,6 +1,6 @@
-// Session suffix: the longest end of the text that stood anywhere earlier in the client's session, by a suffix automaton
-// that grows with every token; what followed there is the guess. Finds matches of any length, over all turns. Owns the
-// session's tokens up to a bound, then forgets the older half. Never shared between clients.
+// Session suffix: the longest end of the text that stood anywhere earlier in the client's session, by a suffix
+// automaton that grows with every token; what followed there is the guess. Finds matches of any length, over all turns.
+// Owns the session's tokens up to a bound, then forgets the older half. Never shared between clients.
 #pragma once
 
 #include <vector>
