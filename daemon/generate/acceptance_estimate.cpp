@@ -6,9 +6,15 @@
 namespace perceptd::generate {
 
 void AcceptanceEstimate::note(std::size_t drafted, std::size_t accepted) noexcept {
+    if (drafted == 0) {
+        return;
+    }
+    for (Counts& counts : counts_) {
+        counts.accepted *= options_.forgetting;
+        counts.rejected *= options_.forgetting;
+    }
     for (std::size_t i = 0; i < std::min(drafted, accepted + 1); ++i) {
-        counts_[i].accepted = counts_[i].accepted * options_.forgetting + (i < accepted ? 1 : 0);
-        counts_[i].rejected = counts_[i].rejected * options_.forgetting + (i < accepted ? 0 : 1);
+        ++(i < accepted ? counts_[i].accepted : counts_[i].rejected);
     }
 }
 

@@ -126,10 +126,10 @@ Status Speculation::verify(std::span<const std::uint32_t> tokens, std::size_t dr
 }
 
 void Speculation::cut(std::size_t length) noexcept {
-    if (length < context_.size()) {
+    if (length > 0 && length < context_.size()) {
         context_.resize(length);
         newest_begin_ = std::min(newest_begin_, length);
-        target_.cache().truncate(std::min(length, target_.cache().length()));
+        target_.cache().truncate(std::min(length - 1, target_.cache().length()));  // the newest is not in it
     }
 }
 

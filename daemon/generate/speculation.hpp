@@ -47,7 +47,7 @@ public:
     }
     /// Prompt and all confirmed tokens.
     [[nodiscard]] std::span<const std::uint32_t> context() const noexcept { return context_; }
-    /// The text ends after `length` tokens: what the last pass gave beyond is forgotten.
+    /// The text ends after `length` > 0 tokens: what the last pass gave beyond is forgotten.
     void cut(std::size_t length) noexcept;
 
     [[nodiscard]] const SpeculationCounts& counts() const noexcept { return counts_; }
