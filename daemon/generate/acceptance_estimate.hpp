@@ -11,8 +11,8 @@
 namespace perceptd::generate {
 
 struct AcceptanceOptions {
-    double prior = 0.7;        ///< of the first position before anything is known
-    double prior_weight = 2;   ///< in observations; a later position's prior is the estimate of the one before
+    double prior = 0.7;       ///< of the first position before anything is known
+    double prior_weight = 2;  ///< in observations; a later position's prior is the estimate of the one before
     /// What an observation weighs after another pass with a draft, whether that judged its position or not: a verdict
     /// on a depth that is no longer tried fades, and the depth is tried again.
     double forgetting = 0.98;

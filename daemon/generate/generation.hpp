@@ -1,5 +1,5 @@
-// One answer as it is made: tokens with numbers, text in whole characters, and one reason for its end. Owns the loop and
-// what is held back of the text. Never gives out a token twice or out of order, never runs on after its end.
+// One answer as it is made: tokens with numbers, text in whole characters, and one reason for its end. Owns the loop
+// and what is held back of the text. Never gives out a token twice or out of order, never runs on after its end.
 #pragma once
 
 #include <atomic>

@@ -9,7 +9,8 @@ std::vector<std::uint32_t> encode_prompt(const model::Tokenizer& tokenizer, std:
                                          std::string_view text) {
     const std::size_t mark = form.find(kPromptMark);
     if (mark == std::string_view::npos) {
-        throw Error(ErrorCode::InvalidArgument, "the prompt template has no {prompt}; nothing of the text would be asked");
+        throw Error(ErrorCode::InvalidArgument,
+                    "the prompt template has no {prompt}; nothing of the text would be asked");
     }
     std::vector<std::uint32_t> ids;
     const model::Vocabulary& vocabulary = tokenizer.vocabulary();

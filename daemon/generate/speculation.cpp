@@ -91,6 +91,7 @@ Status Speculation::step(std::size_t tokens_max) noexcept {
     counts_.tokens += newest().size();
     counts_.drafted += drafted;
     counts_.accepted += accepted;
+    counts_.rejections += accepted < drafted ? 1 : 0;
     counts_.predicted_tokens += predicted;
     counts_.draft_ns += drafted_at_ns - started_at_ns;
     counts_.verify_ns += ended_at_ns - drafted_at_ns;

@@ -19,12 +19,18 @@ struct SpeculationCounts {
     std::uint64_t tokens = 0;
     std::uint64_t drafted = 0;
     std::uint64_t accepted = 0;
-    double predicted_tokens = 0;  ///< what the acceptance estimate said before each pass
+    std::uint64_t rejections = 0;  ///< passes that rejected a token; those behind it nobody judged
+    double predicted_tokens = 0;   ///< what the acceptance estimate said before each pass
     std::int64_t draft_ns = 0;
     std::int64_t verify_ns = 0;
 
     [[nodiscard]] double tokens_per_pass() const noexcept {
         return passes == 0 ? 0 : static_cast<double>(tokens) / static_cast<double>(passes);
+    }
+    /// Of the drafted tokens that were judged, the share that was right; 0 when none was.
+    [[nodiscard]] double acceptance() const noexcept {
+        const auto judged = static_cast<double>(accepted + rejections);
+        return judged == 0 ? 0 : static_cast<double>(accepted) / judged;
     }
 };
 

@@ -53,6 +53,8 @@ std::string StopStrings::push(std::string_view text) {
     return given;
 }
 
-std::string StopStrings::finish() { return std::exchange(held_, {}); }
+std::string StopStrings::finish() {
+    return std::exchange(held_, {});
+}
 
 }  // namespace perceptd::generate

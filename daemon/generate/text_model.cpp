@@ -16,12 +16,11 @@ model::Tokenizer read_tokenizer(const std::string& path) {
 
 engine::DecoderRuntime read_decoder(const std::string& path, engine::WorkerTeam& team,
                                     const TextModelOptions& options) {
-    return engine::DecoderRuntime::load(
-        path, team,
-        {.limits = {.tokens_max = static_cast<std::uint32_t>(options.batch_tokens_max),
-                    .logit_rows_max = kDraftTokensMax + 1},
-         .positions_max = static_cast<std::uint32_t>(options.context_tokens_max),
-         .cache_folder = options.weight_folder});
+    return engine::DecoderRuntime::load(path, team,
+                                        {.limits = {.tokens_max = static_cast<std::uint32_t>(options.batch_tokens_max),
+                                                    .logit_rows_max = kDraftTokensMax + 1},
+                                         .positions_max = static_cast<std::uint32_t>(options.context_tokens_max),
+                                         .cache_folder = options.weight_folder});
 }
 
 /// What makes cached keys and values exchangeable: the same file.

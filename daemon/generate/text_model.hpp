@@ -7,6 +7,7 @@
 
 #include "engine/decoder_runtime.hpp"
 #include "generate/decoder_sequence.hpp"
+#include "generate/drafter.hpp"
 #include "generate/kv_cache.hpp"
 #include "model/tokenizer.hpp"
 

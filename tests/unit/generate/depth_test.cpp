@@ -51,7 +51,7 @@ double simulated_rate(Simulation simulation, std::uint32_t depth) {
 
 TEST_CASE("acceptance is estimated without the tokens that nobody judged") {
     for (const std::size_t drafted : {1, 4, 16}) {
-        AcceptanceEstimate estimate({.forgetting = 0.9999});
+        AcceptanceEstimate estimate({.forgetting = 0.99999});
         Simulation simulation{.chance = [](std::size_t k) { return k == 0 ? 0.6 : 0.85; }, .cost = {}};
         double accepted = 0;
         constexpr int kPasses = 60000;

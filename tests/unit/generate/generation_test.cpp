@@ -92,7 +92,8 @@ TEST_CASE("an answer ends at any control token, which is counted and not written
         GenerationOptions options{.sampling = {.seed = seed, .temperature = 0.9F}, .tokens_max = 40};
         options.depth.fixed = 0;
         const Answer plain = answer(target, words, silent, options, {1, 2, 3});
-        const auto mark = std::find_if(plain.tokens.begin(), plain.tokens.end(), [](auto id) { return id >= kFirstMark; });
+        const auto mark =
+            std::find_if(plain.tokens.begin(), plain.tokens.end(), [](auto id) { return id >= kFirstMark; });
         if (plain.finish == FinishReason::StopToken) {
             ++stopped;
             CHECK(mark == plain.tokens.end() - 1);
@@ -190,7 +191,8 @@ TEST_CASE("cancelling ends it before the next pass; what was given stays") {
     support::SilentDrafter silent;
     const GenerationOptions options = endless(1, 100);
     const Answer whole = answer(target, words, silent, options, {1});
-    Generation generation(words, DecoderSequence(target.runtime(), target.cache().open(1, 200), TinyDecoder::kBatchTokens),
+    Generation generation(words,
+                          DecoderSequence(target.runtime(), target.cache().open(1, 200), TinyDecoder::kBatchTokens),
                           silent, options, std::vector<std::uint32_t>{1});
     for (int i = 0; i < 10; ++i) {
         CHECK(generation.step().tokens.size() == 1);
