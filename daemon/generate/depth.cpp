@@ -10,9 +10,9 @@
 namespace perceptd::generate {
 namespace {
 
-constexpr double kCostShare = 0.1;  // of the newest sample in the mean
-constexpr double kLargestJump = 4;  // of a sample over the mean
-constexpr std::uint32_t kProbeDepth = 2;
+constexpr double kCostShare = 0.1;        // of the newest sample in the mean
+constexpr double kLargestJump = 4;        // of a sample over the mean
+constexpr std::uint32_t kProbeDepth = 1;  // the cheapest that tells anything
 
 }  // namespace
 

@@ -41,11 +41,10 @@ DecoderSequence with_room(DecoderSequence target, std::size_t prompt_tokens, std
 
 }  // namespace
 
-Generation::Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter,
+Generation::Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter, Depth& depth,
                        const GenerationOptions& options, std::span<const std::uint32_t> prompt)
     : vocabulary_(&vocabulary),
-      depth_(options.depth),
-      speculation_(with_room(std::move(target), prompt.size(), options.tokens_max), options.sampling, drafter, depth_,
+      speculation_(with_room(std::move(target), prompt.size(), options.tokens_max), options.sampling, drafter, depth,
                    prompt),
       text_(vocabulary, {.continues_text = options.continues_text}),
       stops_(options.stops),

@@ -16,7 +16,6 @@ namespace perceptd::generate {
 
 struct GenerationOptions {
     SamplerOptions sampling;
-    DepthOptions depth;
     std::size_t tokens_max = 256;
     std::vector<std::string> stops;
     bool continues_text = false;  ///< the prompt is a text that goes on, not a question with marks of its own
@@ -43,12 +42,13 @@ struct Piece {
     std::optional<HeadroomLevel> headroom_reached;
 };
 
-/// Thread-bound but for cancel(). Borrows vocabulary and drafter.
+/// Thread-bound but for cancel(). Borrows vocabulary, drafter and depth; a depth that lives on has learnt for the next
+/// one.
 class Generation {
 public:
-    /// Throws what Speculation, Depth and StopStrings throw, and Error(QuotaExceeded) with limit and used when prompt
+    /// Throws what Speculation and StopStrings throw, and Error(QuotaExceeded) with limit and used when prompt
     /// and `tokens_max` together are more than the sequence holds: an answer is never cut by surprise.
-    Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter,
+    Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter, Depth& depth,
                const GenerationOptions& options, std::span<const std::uint32_t> prompt);
 
     /// One pass; nothing once it has finished. Allocates for the text.
@@ -68,7 +68,6 @@ private:
     void take(std::uint32_t token, Piece& piece);
 
     const model::Vocabulary* vocabulary_;
-    Depth depth_;
     Speculation speculation_;
     model::TextStream text_;
     StopStrings stops_;

@@ -74,7 +74,9 @@ std::unique_ptr<Drafter> make_drafter(const std::string& source, TextModel* draf
 
 void report(const Generation& generation, double duration_s, const std::string& text, bool as_json) {
     const SpeculationCounts& counts = generation.counts();
-    const double tokens_s = static_cast<double>(generation.token_count()) / duration_s;
+    const auto tokens = static_cast<double>(generation.token_count());
+    const double tokens_s = tokens / duration_s;
+    const double tokens_per_pass = counts.passes == 0 ? 0 : tokens / static_cast<double>(counts.passes);
     if (as_json) {
         const Headroom headroom = generation.headroom();
         const nlohmann::ordered_json object{{"text", text},
@@ -87,13 +89,13 @@ void report(const Generation& generation, double duration_s, const std::string& 
                                             {"drafted", counts.drafted},
                                             {"accepted", counts.accepted},
                                             {"acceptance", counts.acceptance()},
-                                            {"tokens_per_pass", counts.tokens_per_pass()},
+                                            {"tokens_per_pass", tokens_per_pass},
                                             {"tokens_s", tokens_s}};
         std::cout << object.dump() << '\n';
         return;
     }
     std::cout << '\n';
-    std::cerr << generation.token_count() << " tokens in " << counts.passes << " passes (" << counts.tokens_per_pass()
+    std::cerr << generation.token_count() << " tokens in " << counts.passes << " passes (" << tokens_per_pass
               << " per pass), " << counts.accepted << " of " << counts.drafted << " drafted accepted, " << tokens_s
               << " tokens/s, ended by " << name_of(generation.finish()) << '\n';
 }
@@ -110,16 +112,18 @@ int run(const Arguments& arguments) {
     }
     const model::Vocabulary& words = target.tokenizer().vocabulary();
     GenerationOptions options = arguments.generation;
+    DepthOptions depths;
     if (arguments.source == "none") {
-        options.depth.fixed = 0;
+        depths.fixed = 0;
     } else if (arguments.depth != "auto") {
-        options.depth.fixed = static_cast<std::uint32_t>(std::stoul(arguments.depth));
+        depths.fixed = static_cast<std::uint32_t>(std::stoul(arguments.depth));
     }
     const std::string form = arguments.form.empty() ? form_of(words) : arguments.form;
     options.continues_text = form == kPromptMark;
     const auto prompt = encode_prompt(target.tokenizer(), form, arguments.prompt);
+    Depth depth(depths);
     const auto drafter = make_drafter(arguments.source, draft ? &*draft : nullptr, options.sampling);
-    Generation generation(words, target.open(kClient, target.context_tokens_max()), *drafter, options, prompt);
+    Generation generation(words, target.open(kClient, target.context_tokens_max()), *drafter, depth, options, prompt);
     running = &generation;
     std::signal(SIGINT, cancel);
     const std::int64_t started_at_ns = monotonic_ns();

@@ -46,10 +46,11 @@ struct Answer {
 };
 
 Answer answer(TinyDecoder& target, const model::Vocabulary& words, Drafter& drafter, const GenerationOptions& options,
-              const std::vector<std::uint32_t>& prompt, std::size_t capacity = 400) {
+              const std::vector<std::uint32_t>& prompt, std::size_t capacity = 400, const DepthOptions& depths = {}) {
+    Depth depth(depths);
     Generation generation(
         words, DecoderSequence(target.runtime(), target.cache().open(1, capacity), TinyDecoder::kBatchTokens), drafter,
-        options, prompt);
+        depth, options, prompt);
     Answer found;
     while (generation.finish() == FinishReason::None) {
         const Piece piece = generation.step();
@@ -89,9 +90,8 @@ TEST_CASE("an answer ends at any control token, which is counted and not written
     LookupDrafter lookup;
     int stopped = 0;
     for (std::uint64_t seed = 0; seed < 100; ++seed) {
-        GenerationOptions options{.sampling = {.seed = seed, .temperature = 0.9F}, .tokens_max = 40};
-        options.depth.fixed = 0;
-        const Answer plain = answer(target, words, silent, options, {1, 2, 3});
+        const GenerationOptions options{.sampling = {.seed = seed, .temperature = 0.9F}, .tokens_max = 40};
+        const Answer plain = answer(target, words, silent, options, {1, 2, 3}, 400, {.fixed = 0});
         const auto mark =
             std::find_if(plain.tokens.begin(), plain.tokens.end(), [](auto id) { return id >= kFirstMark; });
         if (plain.finish == FinishReason::StopToken) {
@@ -107,8 +107,7 @@ TEST_CASE("an answer ends at any control token, which is counted and not written
         std::vector<std::uint32_t> script{1, 2, 3};
         script.insert(script.end(), plain.tokens.begin(), plain.tokens.end());
         support::ScriptedDrafter right(script, kVocabulary, 1);
-        options.depth.fixed = 16;
-        const Answer drafted = answer(target, words, right, options, {1, 2, 3});
+        const Answer drafted = answer(target, words, right, options, {1, 2, 3}, 400, {.fixed = 16});
         CHECK(drafted.tokens == plain.tokens);
         CHECK(drafted.text == plain.text);
         CHECK(drafted.finish == plain.finish);
@@ -191,9 +190,10 @@ TEST_CASE("cancelling ends it before the next pass; what was given stays") {
     support::SilentDrafter silent;
     const GenerationOptions options = endless(1, 100);
     const Answer whole = answer(target, words, silent, options, {1});
+    Depth depth;
     Generation generation(words,
                           DecoderSequence(target.runtime(), target.cache().open(1, 200), TinyDecoder::kBatchTokens),
-                          silent, options, std::vector<std::uint32_t>{1});
+                          silent, depth, options, std::vector<std::uint32_t>{1});
     for (int i = 0; i < 10; ++i) {
         CHECK(generation.step().tokens.size() == 1);
     }
