@@ -5,9 +5,8 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/hot_path.hpp"
 #include "base/log.hpp"
-#include "sensor/synthetic.hpp"
-#include "tokens/packer.hpp"
 
 namespace perceptd {
 namespace {
@@ -17,11 +16,6 @@ using session::BlockKind;
 
 // Fewer free slots than this and clients give back their oldest windows.
 constexpr std::uint32_t kFreeSlotsMin = 4;
-constexpr std::int64_t kFirstSampleNs = 2 * kNsPerSecond;
-
-std::size_t slices_per_window(const Settings& settings) {
-    return 2 * settings.windows.max_length_ms / 10 + 16;  // the first window also has its lead
-}
 
 session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
     if ((plan.flags & sync::kEpoch) != 0) {
@@ -35,9 +29,9 @@ session::WindowClosed closed_as(const sync::WindowPlan& plan) noexcept {
     return session::WindowClosed::Complete;
 }
 
-session::BlockOut block_of(BlockKind kind, arena::Arena* arena, const BlockRecord& record) noexcept {
+session::BlockOut block_of(std::uint32_t arena_id, arena::Arena* arena, const BlockRecord& record) noexcept {
     session::BlockOut block;
-    block.arena_id = static_cast<std::uint32_t>(kind);
+    block.arena_id = arena_id;
     if (arena != nullptr && record.size_bytes > 0) {
         block.lease = arena->adopt(record.slot);
         block.size_bytes = record.size_bytes;
@@ -66,13 +60,13 @@ model::CatalogOptions catalog_options_of(const ModelSettings& settings) {
 Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions options)
     : loop_(loop),
       options_(std::move(options)),
+      bank_(options_.settings, options_.device_root),
       models_(catalog_options_of(options_.settings.models)),
       quota_(limits_of(options_.settings.sessions)),
       sessions_(loop, quota_, authority, *this),
+      look_again_(loop.add_timer([this] { deliver_windows(); })),
       restart_again_(loop.add_timer([this] { restart_or_retry(); })),
       first_samples_due_(loop.add_timer([this] { check_first_samples(); })) {
-    make_source();
-    make_arenas();
     find_models();
     listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
 }
@@ -81,6 +75,7 @@ Daemon::~Daemon() {
     shut_down();
     windows_ready_.reset();
     pipeline_.reset();
+    provider_faults_.clear();
     listener_.reset();
 }
 
@@ -118,100 +113,29 @@ void Daemon::apply_live(const Settings& settings) noexcept {
     }
 }
 
-void Daemon::make_source() {
-    const SensorSettings& sensors = options_.settings.sensors;
-    sensor::SyntheticOptions synthetic;
-    synthetic.fifo_priority = static_cast<int>(options_.settings.threads.capture_priority);
-    synthetic.camera.reset();
-    synthetic.microphone.reset();
-    synthetic.imu.reset();
-    if (sensors.camera.source == SensorSource::Synthetic) {
-        synthetic.camera = {.width_px = sensors.camera.width_px,
-                            .height_px = sensors.camera.height_px,
-                            .rate_hz = static_cast<double>(sensors.camera.rate_hz)};
+session::SensorSet Daemon::held_kinds() const noexcept {
+    session::SensorSet kinds;
+    for (const Kind kind : sensor::kKinds) {
+        if (held(kind)) {
+            kinds.add(kind);
+        }
     }
-    if (sensors.microphone.source == SensorSource::Synthetic) {
-        synthetic.microphone = {.rate_hz = sensors.microphone.rate_hz,
-                                .channel_count = sensors.microphone.channel_count};
-    }
-    if (sensors.imu.source == SensorSource::Synthetic) {
-        synthetic.imu = {.rate_hz = static_cast<double>(sensors.imu.rate_hz)};
-    }
-    if (synthetic.camera || synthetic.microphone || synthetic.imu) {
-        source_ = std::make_unique<sensor::SyntheticSource>(synthetic);
-    }
-}
-
-void Daemon::make_arenas() {
-    if (!source_) {
-        return;
-    }
-    arena::HeapChoice choice =
-        arena::choose_heap(options_.settings.arena.heaps, arena::Writer::Daemon, options_.device_root);
-    for (const std::string& reason : choice.rejected) {
-        log::write(log::Message::HeapFallback, log::Level::Info, "arena", "heap passed over: " + reason);
-    }
-    const auto make = [&](const char* label, std::uint32_t slot_count, std::size_t slot_bytes) {
-        auto arena = std::make_unique<arena::Arena>(
-            *choice.heap, arena::Arena::Options{label, slot_count, slot_bytes, arena::Writer::Daemon});
-        arena->seal();
-        return arena;
-    };
-    const sensor::Offer& offer = source_->offer();
-    const ArenaSettings& settings = options_.settings.arena;
-    const std::uint32_t token_slots = settings.camera_slot_count * 2;
-    if (offer.camera) {
-        camera_arena_ = make("camera", settings.camera_slot_count, sensor::camera_slot_bytes(*offer.camera));
-        const std::size_t patches = ((offer.camera->width_px + tokens::kPatchPx - 1) / tokens::kPatchPx) *
-                                    ((offer.camera->height_px + tokens::kPatchPx - 1) / tokens::kPatchPx);
-        patch_arena_ = make("patches", token_slots, tokens::patch_block_bytes(patches));
-    }
-    if (offer.audio) {
-        audio_arena_ = make("audio", settings.audio_slot_count, sensor::audio_slot_bytes(*offer.audio));
-        mel_arena_ = make("mel", token_slots, tokens::mel_block_bytes(slices_per_window(options_.settings)));
-    }
-    if (offer.imu) {
-        const auto rows =
-            static_cast<std::size_t>(offer.imu->rate_hz * 2 * options_.settings.windows.max_length_ms / 1000) + 64;
-        motion_arena_ =
-            make("motion", token_slots, tokens::motion_block_bytes(rows, slices_per_window(options_.settings)));
-    }
-    log::info("arena", "buffers come from " + choice.heap->name());
+    return kinds;
 }
 
 session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
     session::StreamOffer offer;
-    const auto check = [&](Kind kind, bool exists, const char* name) {
-        if (sensors.has(kind) && !exists) {
-            throw Error(ErrorCode::SensorUnavailable, std::string("no ") + name + " is configured; set /sensors/" +
-                                                          name + "/source, see perceptd --print-config");
+    for (const Kind kind : sensor::kKinds) {
+        if (sensors.has(kind) && !bank_.has(kind)) {
+            throw Error(ErrorCode::SensorUnavailable, bank_.absence_of(kind));
         }
-    };
-    check(Kind::Camera, camera_arena_ != nullptr, "camera");
-    check(Kind::Microphone, audio_arena_ != nullptr, "microphone");
-    check(Kind::Imu, motion_arena_ != nullptr, "imu");
-    const auto add = [&](BlockKind kind, const std::unique_ptr<arena::Arena>& arena) {
-        offer.arenas.push_back({static_cast<std::uint32_t>(kind), kind, arena.get()});
-    };
-    bool changed = false;
-    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+    }
+    bool changed = has_ended_;
+    for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             changed = holders_[sensor::index_of(kind)]++ == 0 || changed;
+            bank_.offer(kind, offer);
         }
-    }
-    if (sensors.has(Kind::Camera)) {
-        offer.camera = source_->offer().camera;
-        add(BlockKind::Frame, camera_arena_);
-        add(BlockKind::Patch, patch_arena_);
-    }
-    if (sensors.has(Kind::Microphone)) {
-        offer.audio = source_->offer().audio;
-        add(BlockKind::Audio, audio_arena_);
-        add(BlockKind::Mel, mel_arena_);
-    }
-    if (sensors.has(Kind::Imu)) {
-        offer.imu = source_->offer().imu;
-        add(BlockKind::Motion, motion_arena_);
     }
     if (changed) {
         try {
@@ -227,12 +151,18 @@ session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
 
 void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
     bool changed = false;
-    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
+    for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {
             changed = --holders_[sensor::index_of(kind)] == 0 || changed;
         }
     }
-    if ((!changed && pipeline_) || restart_scheduled_) {
+    if (changed || !pipeline_) {
+        schedule_restart();
+    }
+}
+
+void Daemon::schedule_restart() noexcept {
+    if (restart_scheduled_) {
         return;
     }
     // After the current dispatch: a window may be under delivery right now.
@@ -248,12 +178,99 @@ void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
     }
 }
 
+session::Provision Daemon::provide(std::uint64_t session_id, const sensor::Offer& offer) {
+    session::Provision provision = bank_.provide(
+        session_id, offer, [this, session_id](const sensor::FeedRun& run) { start_provider(session_id, run); });
+    provider_faults_[session_id] =
+        loop_.add_io(bank_.provider(session_id)->fault_fd(), EPOLLIN, [this, session_id](std::uint32_t) {
+            provider_faults_[session_id]->set_events(0);
+            if (session::Session* const session = sessions_.find(session_id)) {
+                session->close(session::EndCause::Protocol, "the provider's records are mostly invalid");
+            }
+        });
+    return provision;
+}
+
+void Daemon::provider_ready(std::uint64_t session_id) {
+    bank_.provider_ready(session_id);
+    log::info("sensor", bank_.provider(session_id)->offer().origin + " is there");
+    tell_sensors_changed();
+}
+
+void Daemon::provider_gone(std::uint64_t session_id) noexcept {
+    // After the current dispatch: its windows may be under delivery right now.
+    try {
+        loop_.defer([this, session_id] { end_provider(session_id); });
+    } catch (const std::exception&) {
+        // The loop has ended: the destructor takes everything down.
+    }
+}
+
+void Daemon::end_provider(std::uint64_t session_id) {
+    const sensor::FeedSource* const source = bank_.provider(session_id);
+    if (source == nullptr) {
+        return;
+    }
+    const std::string text = source->offer().origin + " is gone; subscribe in a new session when it is back";
+    const session::SensorSet kinds = bank_.provider_kinds(session_id);
+    log::info("sensor", text);
+    if (pipeline_ && kinds.intersects(held_kinds())) {
+        // What was closed before still counts.
+        WindowRecord record;
+        while (pipeline_->pop(record)) {
+            deliver(record);
+        }
+        stop_pipeline();
+        schedule_restart();
+    }
+    for (const Kind kind : sensor::kKinds) {
+        if (kinds.has(kind)) {
+            holders_[sensor::index_of(kind)] = 0;
+        }
+    }
+    sessions_.lose(kinds, text);
+    provider_faults_.erase(session_id);
+    started_providers_.erase(session_id);
+    bank_.end_provider(session_id);
+    tell_sensors_changed();
+}
+
+void Daemon::tell_sensors_changed() {
+    if (sensors_changed_) {
+        sensors_changed_();
+    }
+}
+
+void Daemon::start_provider(std::uint64_t session_id, const sensor::FeedRun& run) {
+    session::SensorSet kinds;
+    for (const Kind kind : sensor::kKinds) {
+        if (run.is_on[sensor::index_of(kind)]) {
+            kinds.add(kind);
+        }
+    }
+    started_providers_.insert(session_id);
+    if (session::Session* const session = sessions_.find(session_id)) {
+        session->start_provider(kinds, run.run, run.hub_start_ns);
+    }
+}
+
+void Daemon::stop_pipeline() noexcept {
+    windows_ready_.reset();
+    if (pipeline_) {
+        const PipelineCounters& counters = pipeline_->counters();
+        next_window_id_ += counters.windows_count.load(std::memory_order_relaxed);
+        // The one place where pixels are kept: the gate's references, not a copy of the frame.
+        log::debug("daemon", "sensors stop after " + std::to_string(counters.windows_count) +
+                                 " windows; patch reference bytes: " + std::to_string(counters.gate_reference_bytes));
+        pipeline_.reset();
+    }
+    pipeline_arenas_ = {};
+}
+
 void Daemon::check_first_samples() {
-    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
-        const std::size_t index = sensor::index_of(kind);
-        if (pipeline_ && held(kind) && source_->counters(kind).delivered_count == delivered_before_[index]) {
-            constexpr std::array<const char*, sensor::kKindCount> kNames{"camera", "microphone", "imu"};
-            const std::string text = std::string("the ") + kNames[index] + " was switched on and delivers nothing";
+    for (const Kind kind : sensor::kKinds) {
+        if (bank_.has(kind) && sensor_state(kind).health == sensor::Health::Failed) {
+            const std::string text = std::string("the ") + word_of(kind) + " was switched on and delivers nothing";
             log::write(log::Message::SensorSilent, log::Level::Warning, "sensor", text);
             sessions_.notify(session::NoticeKind::SensorLost, text);
         }
@@ -275,87 +292,135 @@ void Daemon::restart_or_retry() {
     }
 }
 
-void Daemon::restart_pipeline() {
-    windows_ready_.reset();
-    if (pipeline_) {
-        const PipelineCounters& counters = pipeline_->counters();
-        next_window_id_ += counters.windows_count.load(std::memory_order_relaxed);
-        // The one place where pixels are kept: the gate's references, not a copy of the frame.
-        log::debug("daemon", "sensors stop after " + std::to_string(counters.windows_count) +
-                                 " windows; patch reference bytes: " + std::to_string(counters.gate_reference_bytes));
-        pipeline_.reset();
-    }
-    pipeline_arenas_ = {};
-    if (held(Kind::Camera)) {
-        pipeline_arenas_.camera = camera_arena_.get();
-        pipeline_arenas_.patches = patch_arena_.get();
-    }
-    if (held(Kind::Microphone)) {
-        pipeline_arenas_.audio = audio_arena_.get();
-        pipeline_arenas_.mel = mel_arena_.get();
-    }
-    if (held(Kind::Imu)) {
-        pipeline_arenas_.motion = motion_arena_.get();
-    }
-    if (!held(Kind::Camera) && !held(Kind::Microphone) && !held(Kind::Imu)) {
-        return;
-    }
+PipelineOptions Daemon::pipeline_options() const {
+    const Settings& settings = options_.settings;
     PipelineOptions options;
     options.arenas = pipeline_arenas_;
     options.imu_on = held(Kind::Imu);
-    options.mel_profile = options_.settings.tokens.mel_profile == MelProfileName::WhisperStream
+    options.mel_profile = settings.tokens.mel_profile == MelProfileName::WhisperStream
                               ? tokens::MelProfile::WhisperStream
                               : tokens::MelProfile::Kaldi;
-    options.patch_gate.false_alarm_rate = options_.settings.tokens.patch_false_alarm;
-    options.deadline_ns = options_.settings.windows.deadline_ms * kNsPerMs;
-    options.longest_window_ns = options_.settings.windows.max_length_ms * kNsPerMs;
+    options.patch_gate.false_alarm_rate = settings.tokens.patch_false_alarm;
+    options.deadline_ns = settings.windows.deadline_ms * kNsPerMs;
+    options.longest_window_ns = settings.windows.max_length_ms * kNsPerMs;
     options.first_window_id = next_window_id_;
-    options.fifo_priority = static_cast<int>(options_.settings.threads.pipeline_priority);
-    for (const Kind kind : {Kind::Camera, Kind::Microphone, Kind::Imu}) {
-        delivered_before_[sensor::index_of(kind)] = source_->counters(kind).delivered_count;
+    options.fifo_priority = static_cast<int>(settings.threads.pipeline_priority);
+    return options;
+}
+
+void Daemon::restart_pipeline() {
+    stop_pipeline();
+    has_ended_ = false;
+    const session::SensorSet kinds = held_kinds();
+    if (!kinds.empty()) {
+        pipeline_arenas_ = bank_.arenas_of(kinds);
+        allocations_before_ = hot_path::allocation_count();
+        sensing_since_ns_ = monotonic_ns();
+        first_samples_due_->arm_at(sensing_since_ns_ + sensor::kFirstSampleNs + 1);
+        pipeline_ = std::make_unique<Pipeline>(bank_.sources_of(kinds), pipeline_options());
+        windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
     }
-    first_samples_due_->arm_at(monotonic_ns() + kFirstSampleNs);
-    sensing_since_ns_ = monotonic_ns();
-    pipeline_ = std::make_unique<Pipeline>(*source_, options);
-    windows_ready_ = loop_.add_io(pipeline_->ready_fd(), EPOLLIN, [this](std::uint32_t) { deliver_windows(); });
+    bank_.for_each_provider([this](std::uint64_t session_id, sensor::FeedSource& source) {
+        if (!source.is_running() && started_providers_.erase(session_id) > 0) {
+            if (session::Session* const session = sessions_.find(session_id)) {
+                session->stop_provider();
+            }
+        }
+    });
+    bank_.sweep();
+}
+
+session::StreamStatistics Daemon::statistics() const noexcept {
+    session::StreamStatistics statistics;
+    if (!pipeline_) {
+        return statistics;
+    }
+    const PipelineCounters& counters = pipeline_->counters();
+    statistics.windows_closed_count = counters.windows_count;
+    statistics.hot_path_allocations_count = hot_path::allocation_count() - allocations_before_;
+    statistics.camera_copied_bytes = counters.camera_copied_bytes;
+    statistics.gate_reference_bytes = counters.gate_reference_bytes;
+    statistics.window_to_tokens_p50_ns = counters.window_to_tokens.quantile_ns(0.5);
+    statistics.window_to_tokens_p99_ns = counters.window_to_tokens.quantile_ns(0.99);
+    statistics.window_to_tokens_max_ns = counters.window_to_tokens_max_ns;
+    statistics.mel_slices_lost_count = counters.mel_slices_lost_count;
+    statistics.imu_rows_lost_count = counters.imu_rows_lost_count;
+    statistics.invalid_samples_count = bank_.invalid_samples_count();
+    return statistics;
 }
 
 void Daemon::deliver_windows() {
     constexpr int kWindowsPerWakeUp = 16;
+    if (!windows_ready_) {
+        return;
+    }
     WindowRecord record;
-    for (int i = 0; i < kWindowsPerWakeUp && pipeline_ && pipeline_->pop(record); ++i) {
-        session::WindowOut window;
-        window.id = record.plan.id;
-        window.t0_ns = record.plan.t0_ns;
-        window.t1_ns = record.plan.t1_ns;
-        window.flags = record.plan.flags;
-        window.closed = closed_as(record.plan);
-        window.clock_epoch = record.plan.epoch;
-        if (record.plan.has_frame) {
-            window.frame = block_of(BlockKind::Frame, pipeline_arenas_.camera, record.frame);
-            window.exposure_midpoint_ns = record.plan.t0_ns;
-            window.frame_sensor_ns = record.plan.frame.sensor_ns;
-            window.frame_sequence = record.plan.frame.sequence;
+    bool waits = false;
+    for (int i = 0; i < kWindowsPerWakeUp; ++i) {
+        waits = !pipeline_->is_live() && sessions_.holds_up(monotonic_ns());
+        if (waits || !pipeline_->pop(record)) {
+            break;
         }
-        window.patches = block_of(BlockKind::Patch, pipeline_arenas_.patches, record.patches);
-        window.mel = block_of(BlockKind::Mel, pipeline_arenas_.mel, record.mel);
-        window.motion = block_of(BlockKind::Motion, pipeline_arenas_.motion, record.motion);
-        window.lost_upstream_count = record.lost_upstream_count;
-        sessions_.deliver(window);
-        if (record.plan.last) {
-            sessions_.notify(session::NoticeKind::EndOfStream, source_->offer().origin + " is over");
-        }
+        deliver(record);
     }
-    if (source_ && source_->offer().is_live) {
-        // The sensor comes first: clients that hold too much lose their oldest windows.
-        for (arena::Arena* const arena :
-             {pipeline_arenas_.camera, pipeline_arenas_.patches, pipeline_arenas_.mel, pipeline_arenas_.motion}) {
-            if (arena != nullptr) {
-                sessions_.reclaim(*arena, std::min(kFreeSlotsMin, arena->slot_count() / 2));
-            }
-        }
+    windows_ready_->set_events(waits ? 0U : std::uint32_t{EPOLLIN});
+    if (waits) {
+        look_again_->arm_at(monotonic_ns() + kNsPerMs);
     }
+    reclaim_slots();
     log::drain();
+}
+
+void Daemon::deliver(const WindowRecord& record) {
+    const auto block = [this](BlockKind kind, arena::Arena* arena, const BlockRecord& from) {
+        return block_of(bank_.arena_id(kind), arena, from);
+    };
+    session::WindowOut window;
+    window.id = record.plan.id;
+    window.t0_ns = record.plan.t0_ns;
+    window.t1_ns = record.plan.t1_ns;
+    window.flags = record.plan.flags;
+    window.closed = closed_as(record.plan);
+    window.clock_epoch = record.plan.epoch;
+    if (record.plan.has_frame) {
+        window.frame = block(BlockKind::Frame, pipeline_arenas_.camera, record.frame);
+        window.exposure_midpoint_ns = record.plan.t0_ns;
+        window.frame_sensor_ns = record.plan.frame.sensor_ns;
+        window.frame_sequence = record.plan.frame.sequence;
+    }
+    window.patches = block(BlockKind::Patch, pipeline_arenas_.patches, record.patches);
+    window.mel = block(BlockKind::Mel, pipeline_arenas_.mel, record.mel);
+    window.motion = block(BlockKind::Motion, pipeline_arenas_.motion, record.motion);
+    for (std::uint32_t i = 0; i < record.sound_count; ++i) {
+        window.sounds[i] = {block(BlockKind::Audio, pipeline_arenas_.audio, record.sounds[i].block),
+                            record.sounds[i].first_frame_ns};
+    }
+    window.sound_count = record.sound_count;
+    window.lost_upstream_count = record.lost_upstream_count;
+    sessions_.deliver(window);
+    if (record.plan.last) {
+        has_ended_ = true;
+        sessions_.notify(session::NoticeKind::EndOfStream, "the recording is over");
+    }
+}
+
+void Daemon::reclaim_slots() noexcept {
+    if (!pipeline_ || !pipeline_->is_live()) {
+        return;
+    }
+    // The sensor comes first: clients that hold too much lose their oldest windows.
+    const auto reclaim = [this](arena::Arena* arena, std::uint32_t lent_count) {
+        if (arena != nullptr) {
+            const std::uint32_t wanted = std::min(kFreeSlotsMin, arena->slot_count() / 2);
+            sessions_.reclaim(*arena, wanted - std::min(wanted, lent_count));
+        }
+    };
+    const auto lent = [this](Kind kind) { return bank_.has(kind) ? bank_.source(kind)->lent_slot_count(kind) : 0; };
+    reclaim(pipeline_arenas_.camera, lent(Kind::Camera));
+    reclaim(pipeline_arenas_.audio, lent(Kind::Microphone));
+    for (arena::Arena* const arena : {pipeline_arenas_.patches, pipeline_arenas_.mel, pipeline_arenas_.motion}) {
+        reclaim(arena, 0);
+    }
 }
 
 }  // namespace perceptd

@@ -1,7 +1,9 @@
 // What the daemon shows of itself on the bus.
-#include <utility>
+#include <algorithm>
+#include <iterator>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "daemon.hpp"
 
 namespace perceptd {
@@ -10,19 +12,17 @@ using sensor::Kind;
 
 std::vector<Kind> Daemon::sensors() const {
     std::vector<Kind> kinds;
-    for (const auto& [kind, arena] :
-         {std::pair(Kind::Camera, camera_arena_.get()), std::pair(Kind::Microphone, audio_arena_.get()),
-          std::pair(Kind::Imu, motion_arena_.get())}) {
-        if (arena != nullptr) {
-            kinds.push_back(kind);
-        }
-    }
+    std::copy_if(sensor::kKinds.begin(), sensor::kKinds.end(), std::back_inserter(kinds),
+                 [this](Kind kind) { return bank_.has(kind); });
     return kinds;
 }
 
 bus::SensorState Daemon::sensor_state(Kind kind) const {
-    const sensor::Offer& offer = source_->offer();
-    const sensor::StreamCounters& counters = source_->counters(kind);
+    if (!bank_.has(kind)) {
+        throw Error(ErrorCode::SensorUnavailable, bank_.absence_of(kind));
+    }
+    const sensor::Offer& offer = bank_.source(kind)->offer();
+    const sensor::StreamCounters& counters = bank_.source(kind)->counters(kind);
     bus::SensorState state;
     state.origin = offer.origin;
     switch (kind) {

@@ -1,9 +1,7 @@
 #include "pipeline.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,31 +9,14 @@
 
 #include "arena/lease.hpp"
 #include "base/clock.hpp"
-#include "base/error.hpp"
-#include "tokens/packer.hpp"
+#include "base/event_fd.hpp"
 
 namespace perceptd {
 namespace {
 
 using sensor::Kind;
 
-UniqueFd make_event() {
-    UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!fd) {
-        throw_errno("eventfd");
-    }
-    return fd;
-}
-
-void signal(int event_fd) noexcept {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(event_fd, &one, sizeof(one)));
-}
-
-void clear(int event_fd) noexcept {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(event_fd, &count, sizeof(count)));
-}
+constexpr std::uint64_t kLongestStream = std::uint64_t{1} << 48;  // samples: centuries
 
 sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineOptions& options) {
     sync::AlignerOptions result;
@@ -54,48 +35,76 @@ sync::AlignerOptions aligner_options(const sensor::Offer& offer, const PipelineO
     return result;
 }
 
-/// Room for the rows of the longest window, of its lead and of what is on its way: three seconds.
-std::size_t pending_rows(const sensor::Offer& offer) {
-    constexpr double kSeconds = 3;
-    return static_cast<std::size_t>(offer.imu ? offer.imu->rate_hz * kSeconds : 0) + 64;
-}
-
 sync::ClockModel clock_for(const sensor::Offer& offer, Kind kind) {
     return sync::ClockModel({.kind = offer.stamp_kind[sensor::index_of(kind)]});
 }
 
+/// What the sources offer together.
+sensor::Offer merged_offer(const std::vector<sensor::Source*>& sources) {
+    sensor::Offer result;
+    result.is_live = sources.front()->offer().is_live;
+    const auto adopt = [&](Kind kind, auto& to, const auto& from, const sensor::Offer& offer) {
+        if (from) {
+            to = from;
+            result.stamp_kind[sensor::index_of(kind)] = offer.stamp_kind[sensor::index_of(kind)];
+        }
+    };
+    for (const sensor::Source* const source : sources) {
+        const sensor::Offer& offer = source->offer();
+        adopt(Kind::Camera, result.camera, offer.camera, offer);
+        adopt(Kind::Microphone, result.audio, offer.audio, offer);
+        adopt(Kind::Imu, result.imu, offer.imu, offer);
+    }
+    return result;
+}
+
 }  // namespace
 
-Pipeline::Pipeline(sensor::Source& source, const PipelineOptions& options)
-    : source_(source),
+Pipeline::Pipeline(std::vector<sensor::Source*> sources, const PipelineOptions& options)
+    : sources_(std::move(sources)),
+      offer_(merged_offer(sources_)),
       options_(options),
-      live_(source.offer().is_live),
+      live_(offer_.is_live),
       deadline_ns_(options.deadline_ns),
       wake_fd_(make_event()),
       ready_fd_(make_event()),
-      queue_(wake_fd_.borrow()),
-      clocks_{clock_for(source.offer(), Kind::Camera), clock_for(source.offer(), Kind::Microphone),
-              clock_for(source.offer(), Kind::Imu)},
-      aligner_(aligner_options(source.offer(), options)),
-      mel_(options.mel_profile),
-      slices_(kPendingSlices),
-      levels_(kPendingSlices),
-      rows_(pending_rows(source.offer())),
-      window_rows_(rows_.size()),
-      features_(static_cast<std::size_t>(2 * options.longest_window_ns / tokens::kMotionStepNs) + 64) {
-    if (options_.arenas.camera != nullptr) {
-        const sensor::CameraFormat& format = source.offer().camera.value();
-        gate_.emplace(format.width_px, format.height_px, options_.patch_gate);
-        patch_list_.resize(gate_->patch_total());
+      clocks_{clock_for(offer_, Kind::Camera), clock_for(offer_, Kind::Microphone), clock_for(offer_, Kind::Imu)},
+      aligner_(aligner_options(offer_, options)),
+      tokens_(offer_, options_, counters_) {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        queues_.push_back(std::make_unique<sensor::SampleQueue>(wake_fd_.borrow()));
     }
     thread_ = std::make_unique<RtThread>(
         RtThreadOptions{.name = "pipeline", .fifo_priority = options_.fifo_priority},
-        [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal(wake_fd_.borrow()); });
-    source_.start({options_.arenas.camera, options_.arenas.audio, options_.imu_on, &queue_});
+        [this](const std::atomic<bool>& stop) { run(stop); }, [this] { signal_event(wake_fd_.borrow()); });
+    try {
+        start_sources();
+    } catch (...) {
+        halt();
+        throw;
+    }
+}
+
+void Pipeline::start_sources() {
+    const StreamArenas& arenas = options_.arenas;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+        const sensor::Offer& offer = sources_[i]->offer();
+        const sensor::Sink sink{offer.camera ? arenas.camera : nullptr, offer.audio ? arenas.audio : nullptr,
+                                offer.imu && options_.imu_on, queues_[i].get()};
+        if (sink.camera_arena != nullptr || sink.audio_arena != nullptr || sink.imu_on) {
+            sources_[i]->start(sink);
+        }
+    }
 }
 
 Pipeline::~Pipeline() {
-    source_.stop();
+    halt();
+}
+
+void Pipeline::halt() noexcept {
+    for (sensor::Source* const source : sources_) {
+        source->stop();
+    }
     thread_.reset();
     release_all();
 }
@@ -104,7 +113,7 @@ bool Pipeline::pop(WindowRecord& record) noexcept {
     if (windows_.pop(record)) {
         return true;
     }
-    clear(ready_fd_.borrow());
+    clear_event(ready_fd_.borrow());
     // A window may have come between the two calls.
     return windows_.pop(record);
 }
@@ -133,13 +142,13 @@ void Pipeline::wait(std::int64_t now_ns) noexcept {
         ::clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, nullptr);
         return;
     }
-    if (queue_.size() > 0) {
+    if (has_samples()) {
         wait_ns = 0;
     }
     pollfd ready{wake_fd_.borrow(), POLLIN, 0};
     const timespec limit{0, wait_ns};
     if (::ppoll(&ready, 1, &limit, nullptr) > 0) {
-        clear(wake_fd_.borrow());
+        clear_event(wake_fd_.borrow());
     }
 }
 
@@ -149,20 +158,38 @@ bool Pipeline::has_room() noexcept {
     return windows_.size() < windows_.capacity() && !full(arenas.patches) && !full(arenas.mel) && !full(arenas.motion);
 }
 
+bool Pipeline::has_samples() const noexcept {
+    return std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue->size() > 0; });
+}
+
 void Pipeline::take_samples() noexcept {
     // Bounded by the pending arrays, so that a recording is never read faster than its windows leave.
-    sensor::Sample sample;
-    while (!held_is_set_ && slice_count_ + 8 < slices_.size() && level_count_ + 1 < levels_.size() &&
-           row_count_ + 2 < rows_.size() && queue_.pop(sample)) {
-        if ((sample.flags & sensor::kEnd) != 0) {
-            aligner_.end(sample.kind);
-            continue;
+    bool has_taken = true;
+    while (has_taken) {
+        has_taken = false;
+        for (const auto& queue : queues_) {
+            sensor::Sample sample;
+            if (!held_is_set_ && tokens_.has_room() && queue->pop(sample)) {
+                take(sample);
+                has_taken = true;
+            }
         }
-        switch (sample.kind) {
-            case Kind::Camera: take_frame(sample); break;
-            case Kind::Microphone: take_sound(sample); break;
-            case Kind::Imu: take_motion(sample); break;
-        }
+    }
+}
+
+void Pipeline::take(const sensor::Sample& sample) noexcept {
+    if ((sample.flags & sensor::kEnd) != 0) {
+        aligner_.end(sample.kind);
+        return;
+    }
+    if ((sample.flags & sensor::kMark) != 0) {
+        static_cast<void>(aligner_.advance(sample.kind, sample.hub_ns));
+        return;
+    }
+    switch (sample.kind) {
+        case Kind::Camera: take_frame(sample); break;
+        case Kind::Microphone: take_sound(sample); break;
+        case Kind::Imu: take_motion(sample); break;
     }
 }
 
@@ -199,35 +226,33 @@ void Pipeline::take_sound(const sensor::Sample& sample) noexcept {
     std::memcpy(&block, bytes.data(), sizeof(block));
     const std::size_t mono_bytes = std::size_t{block.mono_count} * sizeof(std::int16_t);
     if (block.mono_offset_bytes % alignof(std::int16_t) != 0 || block.mono_offset_bytes > bytes.size() ||
-        mono_bytes > bytes.size() - block.mono_offset_bytes || block.rate_hz == 0) {
+        mono_bytes > bytes.size() - block.mono_offset_bytes || block.rate_hz == 0 ||
+        block.first_mono >= kLongestStream || block.first_frame >= kLongestStream) {
+        return;  // checked by the source already, but a provider can still write to its slots
+    }
+    const std::int64_t hub_ns = hub_time(sample);
+    // A resampler holds samples back: the two signals of a block need not begin at the same instant.
+    const double lead_s = static_cast<double>(block.first_mono) / tokens::kMelRateHz -
+                          static_cast<double>(block.first_frame) / block.rate_hz;
+    if (std::abs(lead_s) > 1) {
         return;
     }
-    const std::span<const std::int16_t> mono(
-        reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count);
-    const std::int64_t hub_ns = hub_time(sample);
-    if (block.first_mono != next_mono_sample_) {
-        mel_.reset(block.first_mono);
-    }
-    next_mono_sample_ = block.first_mono + block.mono_count;
-    const tokens::SampleClock clock{.anchor_sample = block.first_mono, .anchor_ns = hub_ns};
-    const auto push = mel_.push(mono, clock, std::span(slices_).subspan(slice_count_));
-    const std::size_t end = slice_count_ + push.slice_count;
-    for (std::size_t i = slice_count_; i < end; ++i) {
-        if (aligner_.admit(Kind::Microphone, slices_[i].centre_ns) == Status::Late) {
-            counters_.mel_slices_lost_count.fetch_add(1, std::memory_order_relaxed);
-        } else {
-            slices_[slice_count_++] = slices_[i];
-        }
-    }
-    levels_[level_count_++] = {hub_ns, tokens::level_of(mono), block.mono_count};
-    const std::int64_t end_ns =
-        hub_ns + static_cast<std::int64_t>(static_cast<double>(block.mono_count) * clock.ns_per_sample);
-    static_cast<void>(aligner_.advance(Kind::Microphone, end_ns));
+    const std::int64_t mono_ns = hub_ns + std::llround(lead_s * 1e9);
+    tokens_.add_sound(
+        {.lease = lease,
+         .size_bytes = sample.bytes_used,
+         .first_ns = hub_ns,
+         .end_ns = hub_ns + kNsPerSecond * block.frame_count / block.rate_hz,
+         .mono = {reinterpret_cast<const std::int16_t*>(bytes.data() + block.mono_offset_bytes), block.mono_count},
+         .first_mono = block.first_mono,
+         .mono_ns = mono_ns},
+        aligner_);
+    static_cast<void>(
+        aligner_.advance(Kind::Microphone, mono_ns + kNsPerSecond * block.mono_count / tokens::kMelRateHz));
 }
 
 void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
-    percept_imu_row& row = rows_[row_count_];
-    row = {};
+    percept_imu_row row{};
     row.time_ns = hub_time(sample);
     row.sensor_ns = sample.sensor_ns;
     row.row_index = sample.sequence;
@@ -237,7 +262,7 @@ void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
     if (aligner_.admit(Kind::Imu, row.time_ns) == Status::Late) {
         counters_.imu_rows_lost_count.fetch_add(1, std::memory_order_relaxed);
     } else {
-        ++row_count_;
+        tokens_.add_row(row);
     }
     static_cast<void>(aligner_.advance(Kind::Imu, row.time_ns));
 }
@@ -245,9 +270,16 @@ void Pipeline::take_motion(const sensor::Sample& sample) noexcept {
 void Pipeline::close_windows() noexcept {
     sync::WindowPlan plan;
     while (live_ || has_room()) {
-        if (held_is_set_ && aligner_.on_frame(held_hub_ns_, held_) != Status::Full) {
-            held_is_set_ = false;
+        if (held_is_set_) {
+            const Status status = aligner_.on_frame(held_hub_ns_, held_);
+            held_is_set_ = status == Status::Full;
+            if (status != Status::Ok && status != Status::Full) {
+                options_.arenas.camera->adopt(held_.slot).end();
+            }
+        }
+        if (!held_is_set_ && held_hub_ns_ != 0) {
             static_cast<void>(aligner_.advance(Kind::Camera, held_hub_ns_));
+            held_hub_ns_ = 0;
         }
         if (aligner_.poll(monotonic_ns(), plan) != Status::Ok) {
             return;
@@ -258,15 +290,10 @@ void Pipeline::close_windows() noexcept {
         record.plan = plan;
         if (plan.has_frame) {
             record.frame = {plan.frame.slot, plan.frame.bytes_used};
-            fill_patches(plan, record);
         }
-        if (options_.arenas.mel != nullptr) {
-            fill_mel(plan, record);
-        }
-        if (options_.arenas.motion != nullptr) {
-            fill_motion(plan, record);
-        }
+        tokens_.fill(plan, record);
         record.tokens_took_ns = monotonic_ns() - closed_at_ns;
+        counters_.window_to_tokens.record(record.tokens_took_ns);
         if (record.tokens_took_ns > counters_.window_to_tokens_max_ns.load(std::memory_order_relaxed)) {
             counters_.window_to_tokens_max_ns.store(record.tokens_took_ns, std::memory_order_relaxed);
         }
@@ -276,136 +303,22 @@ void Pipeline::close_windows() noexcept {
             counters_.windows_lost_count.fetch_add(1, std::memory_order_relaxed);
             release(record, options_.arenas);
         }
-        signal(ready_fd_.borrow());
+        signal_event(ready_fd_.borrow());
     }
-}
-
-void Pipeline::fill_patches(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    const sensor::CameraFormat& format = *source_.offer().camera;
-    const std::span<const std::byte> pixels = options_.arenas.camera->slot(plan.frame.slot.slot_index);
-    const tokens::LumaView luma{reinterpret_cast<const std::uint8_t*>(pixels.data()), format.width_px, format.height_px,
-                                format.stride_bytes};
-    arena::Lease lease = options_.arenas.patches->acquire();
-    if (!lease) {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        gate_->force_intra();  // the client missed changes: the next list must be whole
-        return;
-    }
-    const tokens::PatchFrame result = gate_->process(luma, patch_list_);
-    counters_.gate_reference_bytes.store(gate_->reference_bytes_written(), std::memory_order_relaxed);
-    if (result.status != Status::Ok) {
-        return;
-    }
-    const auto packed = tokens::pack_patches(lease.bytes(), gate_->block_of(result, plan.id),
-                                             std::span(patch_list_).first(result.patch_count));
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.patches = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    }
-}
-
-void Pipeline::fill_mel(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    std::size_t own = 0;
-    while (own < slice_count_ && slices_[own].centre_ns < plan.own_to_ns) {
-        ++own;
-    }
-    double energy = 0;
-    std::uint64_t samples = 0;
-    std::uint32_t clipped = 0;
-    std::size_t heard = 0;
-    for (; heard < level_count_ && levels_[heard].at_ns < plan.own_to_ns; ++heard) {
-        energy +=
-            std::pow(10.0, static_cast<double>(levels_[heard].level.level_dbfs) / 10) * levels_[heard].sample_count;
-        samples += levels_[heard].sample_count;
-        clipped += levels_[heard].level.clipped_count;
-    }
-    tokens::AudioLevel level;
-    level.clipped_count = clipped;
-    if (samples > 0 && energy > 0) {
-        level.level_dbfs =
-            std::max(-200.0F, static_cast<float>(10 * std::log10(energy / static_cast<double>(samples))));
-    }
-    arena::Lease lease = options_.arenas.mel->acquire();
-    const auto packed =
-        lease ? tokens::pack_mel(lease.bytes(), plan.id, options_.mel_profile, level, std::span(slices_).first(own))
-              : tokens::PackResult{Status::Full, 0};
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.mel = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    } else {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        counters_.mel_slices_lost_count.fetch_add(own, std::memory_order_relaxed);
-    }
-    std::move(slices_.begin() + static_cast<std::ptrdiff_t>(own),
-              slices_.begin() + static_cast<std::ptrdiff_t>(slice_count_), slices_.begin());
-    slice_count_ -= own;
-    std::move(levels_.begin() + static_cast<std::ptrdiff_t>(heard),
-              levels_.begin() + static_cast<std::ptrdiff_t>(level_count_), levels_.begin());
-    level_count_ -= heard;
-}
-
-void Pipeline::fill_motion(const sync::WindowPlan& plan, WindowRecord& record) noexcept {
-    // rows_ = [the previous window's last row], own rows, [the next window's first row], ...
-    const std::size_t first_own = has_previous_row_ ? 1 : 0;
-    std::size_t end_own = first_own;
-    while (end_own < row_count_ && rows_[end_own].time_ns < plan.own_to_ns) {
-        ++end_own;
-    }
-    const std::size_t end = std::min(end_own + 1, row_count_);
-    std::copy_n(rows_.begin(), end, window_rows_.begin());
-    if (has_previous_row_) {
-        window_rows_[0].flags |= PERCEPT_IMU_NEIGHBOUR;
-    }
-    if (end > end_own) {
-        window_rows_[end_own].flags |= PERCEPT_IMU_NEIGHBOUR;
-    }
-    const std::span<const percept_imu_row> rows(window_rows_.data(), end);
-    const auto summary = motion_.extract(rows, plan.t0_ns, plan.t1_ns, features_);
-    arena::Lease lease = options_.arenas.motion->acquire();
-    const auto packed = lease ? tokens::pack_motion(lease.bytes(), plan.id, summary, rows,
-                                                    std::span(features_).first(summary.feature_count))
-                              : tokens::PackResult{Status::Full, 0};
-    if (packed.status == Status::Ok) {
-        lease.publish();
-        record.motion = {lease.detach(), static_cast<std::uint32_t>(packed.bytes)};
-    } else {
-        counters_.blocks_lost_count.fetch_add(1, std::memory_order_relaxed);
-        counters_.imu_rows_lost_count.fetch_add(end_own - first_own, std::memory_order_relaxed);
-    }
-    if (end_own > first_own || has_previous_row_) {
-        // The last own row (or the old neighbour, when the window had none) stays as the next window's neighbour.
-        const std::size_t keep = end_own - 1;
-        std::move(rows_.begin() + static_cast<std::ptrdiff_t>(keep),
-                  rows_.begin() + static_cast<std::ptrdiff_t>(row_count_), rows_.begin());
-        row_count_ -= keep;
-        has_previous_row_ = true;
-    }
-}
-
-void release(WindowRecord& record, const StreamArenas& arenas) noexcept {
-    const auto end = [](arena::Arena* arena, const BlockRecord& block) {
-        if (block.size_bytes > 0) {
-            arena->adopt(block.slot).end();
-        }
-    };
-    if (record.plan.has_frame) {
-        arenas.camera->adopt(record.frame.slot).end();
-    }
-    end(arenas.patches, record.patches);
-    end(arenas.mel, record.mel);
-    end(arenas.motion, record.motion);
 }
 
 void Pipeline::release_all() noexcept {
     sensor::Sample sample;
     const auto end = [this](const sensor::Sample& ended) {
-        if ((ended.flags & sensor::kEnd) == 0 && ended.kind != Kind::Imu) {
+        if ((ended.flags & (sensor::kEnd | sensor::kMark)) == 0 && ended.kind != Kind::Imu) {
             arena::Arena* const arena = ended.kind == Kind::Camera ? options_.arenas.camera : options_.arenas.audio;
             arena->adopt(ended.slot).end();
         }
     };
-    while (queue_.pop(sample)) {
-        end(sample);
+    for (const auto& queue : queues_) {
+        while (queue->pop(sample)) {
+            end(sample);
+        }
     }
     while (aligner_.drain_frame(sample) == Status::Ok) {
         end(sample);

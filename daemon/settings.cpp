@@ -26,7 +26,8 @@ constexpr Names<log::Level, 4> kLevelNames{{{log::Level::Debug, "debug"},
                                             {log::Level::Info, "info"},
                                             {log::Level::Warning, "warning"},
                                             {log::Level::Error, "error"}}};
-constexpr Names<SensorSource, 3> kSourceNames{{{SensorSource::Off, "off"}, {SensorSource::Synthetic, "synthetic"}}};
+constexpr Names<SensorSource, 3> kSourceNames{
+    {{SensorSource::Off, "off"}, {SensorSource::Synthetic, "synthetic"}, {SensorSource::Provider, "provider"}}};
 constexpr Names<MelProfileName, 2> kMelProfileNames{
     {{MelProfileName::Kaldi, "KALDI"}, {MelProfileName::WhisperStream, "WHISPER_STREAM"}}};
 

@@ -11,8 +11,8 @@
 
 namespace perceptd {
 
-enum class SensorSource : std::uint8_t { Off, Synthetic };
 enum class ModelBacking : std::uint8_t { Mapped, SealedCopy };
+enum class SensorSource : std::uint8_t { Off, Synthetic, Provider };
 enum class MelProfileName : std::uint8_t { Kaldi, WhisperStream };
 
 struct LogSettings {

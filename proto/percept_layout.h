@@ -121,7 +121,9 @@ struct percept_motion_block {
 
 /* ---- Feed: what a sensor provider process shares with the daemon ---- */
 enum { PERCEPT_STREAM_CAMERA = 1u, PERCEPT_STREAM_AUDIO = 2u, PERCEPT_STREAM_IMU = 3u };
-enum { PERCEPT_FEED_GAP = 1u, PERCEPT_FEED_END = 2u };
+/* GAP: samples before this one were lost. END: the stream is over. MARK: no sample, but the promise that none of the
+ * stream before hub_ns will come. END and MARK need stream, run and hub_ns alone. */
+enum { PERCEPT_FEED_GAP = 1u, PERCEPT_FEED_END = 2u, PERCEPT_FEED_MARK = 4u };
 
 #define PERCEPT_FEED_RING_RECORDS 1024u
 #define PERCEPT_FEED_FREE_SLOTS 256u
@@ -138,11 +140,13 @@ struct percept_feed_record { /* 96 bytes */
     float accel_mps2[3];
     float gyro_radps[3];
     uint32_t bytes_used; /* camera, audio: bytes written to the slot */
-    uint32_t reserved[5];
+    uint32_t run;        /* Start.run; records of another run are void */
+    uint32_t reserved[4];
 };
 
 /* Provider writes records and record_tail; daemon writes free slots and their tails. Indices only grow;
- * position = index modulo the ring's size. One eventfd each way wakes the other side. */
+ * position = index modulo the ring's size. A slot that was handed out stays the provider's until a record names it,
+ * from run to run. A byte on the doorbell socket wakes the other side. */
 struct percept_feed {
     uint32_t magic;
     uint32_t version;

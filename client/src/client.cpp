@@ -186,6 +186,25 @@ int Connection::next_window(int timeout_ms, const percept_window*& window) {
     return PERCEPT_END_OF_STREAM;
 }
 
+int Connection::end(int timeout_ms) {
+    require_alive();
+    v1::ClientMessage message;
+    message.mutable_bye();
+    const Deadline deadline(timeout_ms);
+    send_or_throw(message);
+    ended_ = true;
+    while (notice_kind_ != PERCEPT_NOTICE_SESSION_END) {
+        const std::optional<Packet> packet = next_packet(deadline.left_ms());
+        if (!packet) {
+            return PERCEPT_TIMEOUT;
+        }
+        if (packet->message.has_notice()) {
+            accept(packet->message.notice());
+        }
+    }
+    return PERCEPT_OK;
+}
+
 /// False: revoked before we saw it, and given back.
 bool Connection::hold(const v1::Window& message) {
     const bool known =
@@ -255,6 +274,25 @@ void Connection::accept(const v1::Notice& notice) {
     notice_kind_ = static_cast<std::uint32_t>(notice.kind());
     notice_text_ = notice.text();
     ended_ = ended_ || notice.kind() == v1::NOTICE_KIND_END_OF_STREAM;
+    if (!notice.has_statistics()) {
+        return;
+    }
+    const v1::Statistics& from = notice.statistics();
+    const v1::PipelineStatistics& pipeline = from.pipeline();
+    statistics_ = {.windows_sent_count = from.windows_sent_count(),
+                   .windows_released_count = from.windows_released_count(),
+                   .drops = {from.drops().lost_unread_count(), from.drops().lost_unreleased_count(),
+                             from.drops().revoked_count(), from.drops().lost_upstream_count()},
+                   .windows_closed_count = pipeline.windows_closed_count(),
+                   .hot_path_allocations_count = pipeline.hot_path_allocations_count(),
+                   .camera_copied_bytes = pipeline.camera_copied_bytes(),
+                   .gate_reference_bytes = pipeline.gate_reference_bytes(),
+                   .window_to_tokens_p50_us = pipeline.window_to_tokens_p50_us(),
+                   .window_to_tokens_p99_us = pipeline.window_to_tokens_p99_us(),
+                   .window_to_tokens_max_us = pipeline.window_to_tokens_max_us(),
+                   .mel_slices_lost_count = pipeline.mel_slices_lost_count(),
+                   .imu_rows_lost_count = pipeline.imu_rows_lost_count(),
+                   .invalid_samples_count = pipeline.invalid_samples_count()};
 }
 
 void Connection::refuse(const v1::Error& error) {

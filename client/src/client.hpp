@@ -26,12 +26,14 @@ public:
     int subscribe(std::uint32_t sensors, int timeout_ms);
     int next_window(int timeout_ms, const percept_window*& window);
     void release(const percept_window* window);
+    int end(int timeout_ms);
 
     [[nodiscard]] bool is_valid(const percept_window* window) const noexcept;
     [[nodiscard]] int fd() const noexcept { return channel_.fd(); }
     [[nodiscard]] std::uint32_t windows_in_flight_max() const noexcept { return windows_in_flight_max_; }
     [[nodiscard]] const std::string& heap() const noexcept { return heap_; }
     [[nodiscard]] percept_notice last_notice() const noexcept;
+    [[nodiscard]] const percept_statistics& last_statistics() const noexcept { return statistics_; }
     [[nodiscard]] const std::string& last_error() const noexcept { return last_error_; }
 
     /// Keeps the sentence; after a protocol error no further message is read.
@@ -57,6 +59,7 @@ private:
     std::string heap_ = "none";
     std::string last_error_;
     std::string notice_text_;
+    percept_statistics statistics_{};
     std::uint64_t notice_count_ = 0;
     std::uint32_t notice_kind_ = 0;
     int dead_status_ = PERCEPT_OK;

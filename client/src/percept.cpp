@@ -110,6 +110,14 @@ percept_notice percept_last_notice(const percept_client* client) {
     return client == nullptr ? percept_notice{0, "", 0, 0} : client->client.last_notice();
 }
 
+int percept_end(percept_client* client, int timeout_ms) {
+    return call_on(client, [=](percept::Connection& session) { return session.end(timeout_ms); });
+}
+
+percept_statistics percept_last_statistics(const percept_client* client) {
+    return client == nullptr ? percept_statistics{} : client->client.last_statistics();
+}
+
 const char* percept_last_error(const percept_client* client) {
     return client == nullptr ? connect_error.c_str() : client->client.last_error().c_str();
 }

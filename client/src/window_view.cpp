@@ -64,6 +64,15 @@ WindowView::WindowView(const v1::Window& message, const ArenaViews& arenas, cons
         if (message.has_motion()) {
             fill_motion(take(message.motion(), v1::BLOCK_KIND_MOTION, arenas));
         }
+        if (static_cast<std::size_t>(message.sounds_size()) > kSoundsMax) {
+            throw_protocol(std::to_string(message.sounds_size()) + " sound blocks in one window");
+        }
+        sounds_.reserve(static_cast<std::size_t>(message.sounds_size()));
+        for (const v1::Sound& sound : message.sounds()) {
+            fill_sound(take(sound.block(), v1::BLOCK_KIND_AUDIO, arenas), sound.first_frame_ns());
+        }
+        view_.sounds = sounds_.empty() ? nullptr : sounds_.data();
+        view_.sound_count = static_cast<std::uint32_t>(sounds_.size());
     } catch (const Failure&) {
         // A slot that was being rewritten while we looked makes the window void; the daemon is not to blame.
         if (is_valid()) {
@@ -145,6 +154,26 @@ void WindowView::fill_motion(std::span<const std::byte> bytes) {
         bytes, sizeof(block) + block.row_count * sizeof(percept_imu_row), block.feature_count, "motion features");
     view_.imu_rows = rows;
     view_.motion_block = block;
+}
+
+void WindowView::fill_sound(std::span<const std::byte> bytes, std::int64_t first_frame_ns) {
+    percept_audio_block block{};
+    if (bytes.size() < sizeof(block) || reinterpret_cast<std::uintptr_t>(bytes.data()) % kBlockAlignment != 0) {
+        throw_protocol("a short or misaligned sound block");
+    }
+    std::memcpy(&block, bytes.data(), sizeof(block));
+    const auto samples_at = [bytes](std::uint32_t offset_bytes, std::uint64_t count) {
+        if (offset_bytes % alignof(std::int16_t) != 0 || offset_bytes > bytes.size() ||
+            count > (bytes.size() - offset_bytes) / sizeof(std::int16_t)) {
+            throw_protocol(std::to_string(count) + " sound samples in " + std::to_string(bytes.size()) + " bytes");
+        }
+        return reinterpret_cast<const std::int16_t*>(bytes.data() + offset_bytes);
+    };
+    sounds_.push_back(
+        {.first_frame_ns = first_frame_ns,
+         .block = block,
+         .original = samples_at(block.original_offset_bytes, std::uint64_t{block.frame_count} * block.channel_count),
+         .mono = samples_at(block.mono_offset_bytes, block.mono_count)});
 }
 
 }  // namespace percept

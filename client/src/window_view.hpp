@@ -45,9 +45,13 @@ private:
     void fill_patches(std::span<const std::byte> bytes);
     void fill_mel(std::span<const std::byte> bytes);
     void fill_motion(std::span<const std::byte> bytes);
+    void fill_sound(std::span<const std::byte> bytes, std::int64_t first_frame_ns);
 
     percept_window view_{};
-    std::array<Slot, 4> slots_{};
+    static constexpr std::size_t kSoundsMax = 64;
+
+    std::vector<percept_sound> sounds_;
+    std::array<Slot, 4 + kSoundsMax> slots_{};
     std::size_t slot_count_ = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "arena/arena.hpp"
 
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "arena/memfd_buffer.hpp"
 #include "base/contract.hpp"
 #include "base/error.hpp"
+#include "base/event_fd.hpp"
 
 namespace perceptd::arena {
 namespace {
@@ -66,10 +66,7 @@ Arena::Arena(const Heap& heap, const Options& options)
     for (std::uint32_t i = options.slot_count; i < PERCEPT_ARENA_SLOTS_MAX; ++i) {
         used_mask_[i / kWordBits].fetch_or(std::uint64_t{1} << (i % kWordBits), std::memory_order_relaxed);
     }
-    release_fd_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!release_fd_) {
-        throw_errno("eventfd", options.label);
-    }
+    release_fd_ = make_event();
     buffer_->mapping().prefault();
 }
 
@@ -139,8 +136,7 @@ void Arena::release(std::uint32_t slot_index) noexcept {
     used_mask_[slot_index / kWordBits].fetch_and(~(std::uint64_t{1} << (slot_index % kWordBits)),
                                                  std::memory_order_seq_cst);
     if (writer_waits_.exchange(false, std::memory_order_seq_cst)) {
-        const std::uint64_t one = 1;
-        static_cast<void>(!::write(release_fd_.borrow(), &one, sizeof(one)));
+        signal_event(release_fd_.borrow());
     }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,17 +33,17 @@ struct SensorState {
 class DaemonView {
 public:
     virtual ~DaemonView() = default;
-    /// The kinds that are present; the same for the daemon's whole life.
+    /// The kinds that are present now: the built-in ones, and those of providers while they serve.
     [[nodiscard]] virtual std::vector<sensor::Kind> sensors() const = 0;
-    /// `kind` is one of sensors().
+    /// `handler` is called after each change of sensors(), in the same turn of the loop.
+    virtual void on_sensors_changed(std::function<void()> handler) = 0;
+    /// Throws Error(SensorUnavailable) for a kind that is not present.
     [[nodiscard]] virtual SensorState sensor_state(sensor::Kind kind) const = 0;
     [[nodiscard]] virtual session::Registry& sessions() noexcept = 0;
     /// The effective configuration as JSON text.
     [[nodiscard]] virtual std::string configuration() const = 0;
 };
 
-/// "camera", "microphone" or "imu": the word of the bus for a kind.
-const char* word_of(sensor::Kind kind) noexcept;
 /// The words of a set, in the order of the kinds.
 std::vector<std::string> words_of(session::SensorSet sensors);
 

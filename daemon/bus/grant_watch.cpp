@@ -44,7 +44,7 @@ void GrantWatch::look() {
     for (const std::uint64_t id : ids) {
         session::Session* const session = sessions_.find(id);
         const std::vector<std::string> actions =
-            session != nullptr ? session::actions_of(session->granted()) : std::vector<std::string>();
+            session != nullptr ? session->granted_actions() : std::vector<std::string>();
         if (!actions.empty()) {
             polkit_.recheck(
                 session->peer(), actions,

@@ -9,6 +9,7 @@
 #include "bus/open_options.hpp"
 #include "bus/sensor_object.hpp"
 #include "bus/session_object.hpp"
+#include "session/actions.hpp"
 #include "session/channel.hpp"
 #include "session/wire.hpp"
 
@@ -28,6 +29,14 @@ using session::Verdict;
     error.used = used;
     error.retry_after_ms = kRetryAfterMs;
     throw error;
+}
+
+/// An empty reply that outlives the called object: the library checks a reply, when it is sealed, against the signature
+/// that the object declared, which goes with the object.
+sdbus::MethodReply sealed_reply(const sdbus::MethodCall& call) {
+    sdbus::MethodReply reply = call.createReply();
+    reply.seal();
+    return reply;
 }
 
 }  // namespace
@@ -59,8 +68,13 @@ ManagerObject::ManagerObject(Connection& connection, CallerLookup& lookup, sessi
     object_->finishRegistration();
 }
 
+void ManagerObject::announce_sensors() {
+    object_->emitPropertiesChangedSignal(kManager, {"Sensors"});
+}
+
 void ManagerObject::open_session(const sdbus::MethodCall& call) {
-    Pending pending{.call = call, .sender = call.getSender(), .options = read_open_options(call), .peer = {}};
+    Pending pending{
+        .call = call, .sender = call.getSender(), .options = read_open_options(call), .close_reply = {}, .peer = {}};
     const std::vector<sensor::Kind> present = daemon_.sensors();
     for (const sensor::Kind kind : sensor::kKinds) {
         if (pending.options.granted.has(kind) && std::find(present.begin(), present.end(), kind) == present.end()) {
@@ -150,23 +164,28 @@ void ManagerObject::opened(Pending& pending) {
 void ManagerObject::close(session::Session& session, const sdbus::MethodCall& call) {
     const std::string sender = call.getSender();
     if (!session.peer().bus_name.empty() && session.peer().bus_name == sender) {
-        end(session, call);
+        end(session, sealed_reply(call));
         return;
     }
-    Pending pending{.call = call, .sender = sender, .options = {}, .session_id = session.id(), .peer = {}};
-    authorize(add(std::move(pending)), {"org.perceptd1.manage"}, &ManagerObject::closed);
+    Pending pending{.call = call,
+                    .sender = sender,
+                    .options = {},
+                    .session_id = session.id(),
+                    .close_reply = sealed_reply(call),
+                    .peer = {}};
+    authorize(add(std::move(pending)), {session::kManageAction}, &ManagerObject::closed);
 }
 
 void ManagerObject::closed(Pending& pending) {
     if (session::Session* const session = daemon_.sessions().find(pending.session_id)) {
-        end(*session, pending.call);
+        end(*session, std::move(pending.close_reply));
         return;
     }
-    pending.call.createReply().send();  // it ended while polkit was asked
+    pending.close_reply.send();  // it ended while polkit was asked
 }
 
-void ManagerObject::end(session::Session& session, const sdbus::MethodCall& call) {
-    closing_.emplace(session.id(), call);
+void ManagerObject::end(session::Session& session, sdbus::MethodReply reply) {
+    closing_.emplace(session.id(), std::move(reply));
     session.close(session::EndCause::Requested, "Close was called");
 }
 
@@ -180,7 +199,7 @@ void ManagerObject::session_ended(std::uint64_t session_id) {
         }
         const auto [first, last] = closing_.equal_range(session_id);
         for (auto next = first; next != last; ++next) {
-            guard_call(next->second, [&] { next->second.createReply().send(); });
+            guard_event("answering Close", [&] { next->second.send(); });
         }
         closing_.erase(first, last);
     });

@@ -23,6 +23,8 @@ class ManagerObject {
 public:
     ManagerObject(Connection& connection, CallerLookup& lookup, session::Authority& authority, DaemonView& daemon);
 
+    /// Says that the Sensors property has changed.
+    void announce_sensors();
     /// A caller has left the bus: what it asked for is dropped.
     void drop_bus_name(std::string_view bus_name);
     /// Ends `session` when its owner, or a holder of org.perceptd1.manage, asks. Answers the call when all is released.
@@ -37,6 +39,7 @@ private:
         std::string sender;
         session::Registry::OpenOptions options;  ///< of OpenSession
         std::uint64_t session_id = 0;            ///< of Close
+        sdbus::MethodReply close_reply;
         session::Peer peer;
     };
 
@@ -45,14 +48,14 @@ private:
     void authorize(std::uint64_t id, std::vector<std::string> actions, void (ManagerObject::*then)(Pending&));
     void opened(Pending& pending);
     void closed(Pending& pending);
-    void end(session::Session& session, const sdbus::MethodCall& call);
+    void end(session::Session& session, sdbus::MethodReply reply);
 
     Connection& connection_;
     CallerLookup& lookup_;
     session::Authority& authority_;
     DaemonView& daemon_;
     std::map<std::uint64_t, Pending> pending_;
-    std::multimap<std::uint64_t, sdbus::MethodCall> closing_;  ///< by session
+    std::multimap<std::uint64_t, sdbus::MethodReply> closing_;  ///< what to send at its end, by session
     std::uint64_t next_id_ = 1;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< answers and deferred replies may outlive it
     std::unique_ptr<sdbus::IObject> object_;

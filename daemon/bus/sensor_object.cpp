@@ -36,15 +36,6 @@ std::map<std::string, std::uint64_t> counters_of(const SensorState& state) {
 
 }  // namespace
 
-const char* word_of(sensor::Kind kind) noexcept {
-    switch (kind) {
-        case sensor::Kind::Camera: return "camera";
-        case sensor::Kind::Microphone: return "microphone";
-        case sensor::Kind::Imu: return "imu";
-    }
-    return "unknown";
-}
-
 std::vector<std::string> words_of(session::SensorSet sensors) {
     std::vector<std::string> words;
     for (const sensor::Kind kind : sensor::kKinds) {
@@ -76,6 +67,13 @@ SensorObject::SensorObject(Connection& connection, const DaemonView& daemon, sen
     sensor.property("CapturedAt", Emits::Nothing, [state] { return state().captured_at_ns; });
     sensor.property("Counters", Emits::Nothing, [state] { return counters_of(state()); });
     object_->finishRegistration();
+    object_->emitInterfacesAddedSignal();
+}
+
+SensorObject::~SensorObject() {
+    if (connection_.is_open()) {
+        guard_event("announcing a sensor's end", [this] { object_->emitInterfacesRemovedSignal(); });
+    }
 }
 
 bool SensorObject::publish() {

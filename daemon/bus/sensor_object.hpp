@@ -17,8 +17,14 @@ namespace perceptd::bus {
 /// Thread-bound (main thread). `connection` and `daemon` must outlive it.
 class SensorObject {
 public:
+    /// Announces the object. `kind` is present.
     SensorObject(Connection& connection, const DaemonView& daemon, sensor::Kind kind);
+    /// Takes the object from the bus, where a sensor that is not present has none.
+    ~SensorObject();
+    SensorObject(const SensorObject&) = delete;
+    SensorObject& operator=(const SensorObject&) = delete;
 
+    [[nodiscard]] sensor::Kind kind() const noexcept { return kind_; }
     /// The object's path on the bus.
     [[nodiscard]] static std::string path_of(sensor::Kind kind);
     /// Announces what has changed since the last call. True while the sensor is on, so that the next change is near.

@@ -1,5 +1,6 @@
 #include "bus/service.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -41,6 +42,8 @@ private:
     void session_opened(session::Session& session);
     void session_ended(const session::Session& session);
     void name_owner_changed(sdbus::Message& message);
+    void show_sensors();
+    void sensors_changed();
     void publish();
     void schedule_publish();
     void lost(const std::string& reason);
@@ -73,9 +76,8 @@ Service::Impl::Impl(EventLoop& loop, const Address& address)
 void Service::Impl::serve(DaemonView& daemon) {
     daemon_ = &daemon;
     manager_ = std::make_unique<ManagerObject>(*connection_, *lookup_, authority(), daemon);
-    for (const sensor::Kind kind : daemon.sensors()) {
-        sensors_.push_back(std::make_unique<SensorObject>(*connection_, daemon, kind));
-    }
+    show_sensors();
+    daemon.on_sensors_changed([this] { sensors_changed(); });
     if (polkit_) {
         grants_ = std::make_unique<GrantWatch>(loop_, *polkit_, daemon.sessions());
     }
@@ -86,6 +88,32 @@ void Service::Impl::serve(DaemonView& daemon) {
         guard_event("a client leaving the bus", [&] { name_owner_changed(message); });
     });
     connection_->request_name(kBusName);
+}
+
+/// An object for each sensor that is present, and no other.
+void Service::Impl::show_sensors() {
+    const std::vector<sensor::Kind> present = daemon_->sensors();
+    const auto is_present = [&](sensor::Kind kind) {
+        return std::find(present.begin(), present.end(), kind) != present.end();
+    };
+    sensors_.erase(std::remove_if(sensors_.begin(), sensors_.end(),
+                                  [&](const auto& object) { return !is_present(object->kind()); }),
+                   sensors_.end());
+    for (const sensor::Kind kind : present) {
+        if (std::none_of(sensors_.begin(), sensors_.end(), [kind](const auto& o) { return o->kind() == kind; })) {
+            sensors_.push_back(std::make_unique<SensorObject>(*connection_, *daemon_, kind));
+        }
+    }
+}
+
+void Service::Impl::sensors_changed() {
+    if (connection_ && connection_->is_open()) {
+        guard_event("announcing the sensors", [this] {
+            show_sensors();
+            manager_->announce_sensors();
+            schedule_publish();
+        });
+    }
 }
 
 void Service::Impl::session_opened(session::Session& session) {

@@ -1,10 +1,10 @@
 #include "fence/timeline.hpp"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/contract.hpp"
 #include "base/error.hpp"
+#include "base/event_fd.hpp"
 
 namespace perceptd::fence {
 namespace {
@@ -17,14 +17,6 @@ FenceState state_in(std::uint64_t progress, std::uint64_t point) noexcept {
         return FenceState::Signalled;
     }
     return progress % 2 != 0 ? FenceState::DeviceLost : FenceState::Pending;
-}
-
-UniqueFd make_event() {
-    UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!event) {
-        throw_errno("eventfd");
-    }
-    return event;
 }
 
 void add(int event_fd, std::uint64_t count) noexcept {

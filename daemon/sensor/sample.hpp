@@ -37,10 +37,11 @@ struct ImuFormat {
     double rate_hz = 0;
 };
 
-enum SampleFlag : std::uint32_t { kGap = 1, kEnd = 2 };
+/// kMark: no sample, but the promise that none of its stream before hub_ns will come.
+enum SampleFlag : std::uint32_t { kGap = 1, kEnd = 2, kMark = 4 };
 
 /// One record of any stream. For Camera and Microphone the slot's lease count travels with it (Lease::detach).
-/// kEnd: the stream is over; only `kind` and `hub_ns` count then.
+/// kEnd: the stream is over. kEnd and kMark: only `kind` and `hub_ns` count then.
 struct Sample {
     Kind kind = Kind::Camera;
     std::uint32_t flags = 0;

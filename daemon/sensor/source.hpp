@@ -34,7 +34,7 @@ private:
     int wake_fd_;
 };
 
-/// What one stream has done; read by any thread while the source runs.
+/// What one stream has done since it was switched on; read by any thread while the source runs.
 struct StreamCounters {
     std::atomic<std::uint64_t> delivered_count{0};
     std::atomic<std::uint64_t> dropped_no_slot_count{0};
@@ -42,6 +42,9 @@ struct StreamCounters {
     std::atomic<std::uint64_t> gap_count{0};
     std::atomic<std::uint64_t> invalid_count{0};
     std::atomic<std::int64_t> last_at_ns{0};  ///< hub time of the last sample; 0 = none yet
+
+    /// Before a start.
+    void reset() noexcept;
 };
 
 /// What a source offers. A missing kind is an empty optional: a device without a microphone works.
@@ -53,6 +56,9 @@ struct Offer {
     std::optional<AudioFormat> audio;
     std::optional<ImuFormat> imu;
 };
+
+/// "camera", "microphone" or "imu": the word for a kind, on the bus and for people.
+const char* word_of(Kind kind) noexcept;
 
 /// Where a started source writes. Null = that kind is off.
 struct Sink {
@@ -72,6 +78,8 @@ public:
     /// Ends capture and joins the capture thread; slots it held are released. Idempotent.
     virtual void stop() noexcept = 0;
     [[nodiscard]] virtual const StreamCounters& counters(Kind kind) const noexcept = 0;
+    /// Slots of `kind`'s arena that the source keeps for writing: not free, but nobody's to take back. Any thread.
+    [[nodiscard]] virtual std::uint32_t lent_slot_count(Kind) const noexcept { return 0; }
 };
 
 }  // namespace perceptd::sensor

@@ -1,8 +1,6 @@
 #include "sensor/synthetic.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "arena/lease.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/event_fd.hpp"
 #include "percept_layout.h"
 #include "sensor/counter_rng.hpp"
 
@@ -121,10 +120,7 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
         adopt_clock(Kind::Imu, options.imu->clock);
         offer_.imu = ImuFormat{options.imu->rate_hz};
     }
-    stop_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!stop_fd_) {
-        throw_errno("eventfd");
-    }
+    stop_fd_ = make_event();
 }
 
 SyntheticSource::~SyntheticSource() {
@@ -150,8 +146,7 @@ void SyntheticSource::start(const Sink& sink) {
         refuse("audio slots are smaller than audio_slot_bytes()");
     }
     sink_ = sink;
-    std::uint64_t count = 0;
-    [[maybe_unused]] const ssize_t drained = ::read(stop_fd_.borrow(), &count, sizeof(count));
+    clear_event(stop_fd_.borrow());
     if (options_.hub_start_ns != 0) {
         hub_start_ns_ = options_.hub_start_ns;
     } else {
@@ -161,15 +156,13 @@ void SyntheticSource::start(const Sink& sink) {
     for (std::size_t i = 0; i < kKindCount; ++i) {
         streams_[i] = Stream{.kind = static_cast<Kind>(i + 1), .clock = streams_[i].clock, .is_on = is_on[i]};
         plan(streams_[i]);
+        counters_[i].reset();
     }
     thread_ = std::make_unique<RtThread>(
         RtThreadOptions{
             .name = "percept-synth", .fifo_priority = options_.fifo_priority, .cpu_index = options_.cpu_index},
         [this](const std::atomic<bool>& stop_flag) { capture(stop_flag); },
-        [this] {
-            const std::uint64_t one = 1;
-            [[maybe_unused]] const ssize_t written = ::write(stop_fd_.borrow(), &one, sizeof(one));
-        });
+        [this] { signal_event(stop_fd_.borrow()); });
 }
 
 void SyntheticSource::stop() noexcept {

@@ -1,12 +1,11 @@
-// What the daemon hands to sessions: the streams on offer and closed windows with the leases of their slots.
+// What the daemon hands to sessions: closed windows with the leases of their slots, and what is told about them.
 // A WindowOut owns its leases; everything else borrows.
 // Never holds bytes of samples, never a protobuf type.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
 
 #include "arena/arena.hpp"
 #include "arena/lease.hpp"
@@ -19,6 +18,7 @@ class SensorSet {
 public:
     constexpr SensorSet() noexcept = default;
     constexpr void add(sensor::Kind kind) noexcept { bits_ = static_cast<std::uint8_t>(bits_ | bit(kind)); }
+    constexpr void remove(SensorSet other) noexcept { bits_ = static_cast<std::uint8_t>(bits_ & ~other.bits_); }
     [[nodiscard]] constexpr bool has(sensor::Kind kind) const noexcept { return (bits_ & bit(kind)) != 0; }
     [[nodiscard]] constexpr bool empty() const noexcept { return bits_ == 0; }
     [[nodiscard]] constexpr bool intersects(SensorSet other) const noexcept { return (bits_ & other.bits_) != 0; }
@@ -46,30 +46,6 @@ constexpr sensor::Kind sensor_of(BlockKind kind) noexcept {
     return sensor::Kind::Camera;
 }
 
-/// One arena on offer. An arena holds one kind only: whoever maps it sees all of its slots.
-struct ArenaOffer {
-    std::uint32_t id = 0;
-    BlockKind kind = BlockKind::Frame;
-    const arena::Arena* arena = nullptr;  ///< sealed; outlives every session attached to it
-};
-
-struct StreamOffer {
-    std::vector<ArenaOffer> arenas;
-    std::optional<sensor::CameraFormat> camera;
-    std::optional<sensor::AudioFormat> audio;
-    std::optional<sensor::ImuFormat> imu;
-};
-
-/// Where sessions get their streams. Threads: main thread. A sensor is on exactly while a session is attached to it.
-class Feed {
-public:
-    virtual ~Feed() = default;
-    /// Switches on what is not on yet and gives the arenas. Throws Error(SensorUnavailable).
-    virtual StreamOffer attach(std::uint64_t session_id, SensorSet sensors) = 0;
-    /// Ends what attach() began; the session's leases have ended before.
-    virtual void detach(std::uint64_t session_id, SensorSet sensors) noexcept = 0;
-};
-
 /// The values of CloseReason in channel.proto.
 enum class WindowClosed : std::uint8_t { Complete = 1, Deadline = 2, Epoch = 3, End = 4 };
 
@@ -79,6 +55,13 @@ struct BlockOut {
     arena::Lease lease;
     std::uint64_t offset_bytes = 0;
     std::uint64_t size_bytes = 0;
+};
+
+inline constexpr std::size_t kSoundsMax = 32;  ///< sound blocks of one window
+
+struct SoundOut {
+    BlockOut block;
+    std::int64_t first_frame_ns = 0;
 };
 
 /// A closed window on its way to any number of sessions; each takes its own leases.
@@ -96,6 +79,8 @@ struct WindowOut {
     BlockOut patches;
     BlockOut mel;
     BlockOut motion;
+    std::array<SoundOut, kSoundsMax> sounds;
+    std::size_t sound_count = 0;
     std::uint64_t lost_upstream_count = 0;  ///< since the stream began
 };
 
@@ -116,6 +101,7 @@ enum class NoticeKind : std::uint8_t {
     GrantRevoked = 3,
     EndOfStream = 4,
     ShuttingDown = 5,
+    SessionEnd = 6,
 };
 
 }  // namespace perceptd::session

@@ -125,6 +125,21 @@ void Registry::notify(NoticeKind kind, std::string_view text) noexcept {
     }
 }
 
+void Registry::lose(SensorSet sensors, std::string_view text) noexcept {
+    for (auto& [id, entry] : entries_) {
+        entry.session->lose(sensors, text);
+        watch(entry);
+    }
+}
+
+bool Registry::holds_up(std::int64_t now_ns) noexcept {
+    bool any = false;
+    for (auto& [id, entry] : entries_) {
+        any = entry.session->holds_up(now_ns) || any;  // every one: each keeps its own time
+    }
+    return any;
+}
+
 std::uint32_t Registry::reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept {
     std::uint32_t count = 0;
     while (arena.free_count() < free_slots_min) {
@@ -187,7 +202,11 @@ void Registry::watch(Entry& entry) {
     const std::uint32_t writing = session.wants_write() ? static_cast<std::uint32_t>(EPOLLOUT) : 0u;
     if (entry.events != (reading | writing)) {
         entry.events = reading | writing;
-        entry.source->set_events(entry.events);
+        try {
+            entry.source->set_events(entry.events);
+        } catch (const std::exception&) {
+            // The loop has ended: the daemon stops, and nobody waits for this socket any more.
+        }
     }
 }
 
@@ -227,7 +246,8 @@ void Registry::reap() {
 void Registry::arm_deadline() {
     const bool any = std::any_of(entries_.begin(), entries_.end(), [](const auto& item) {
         const Session::State state = item.second.session->state();
-        return state != Session::State::Streaming && state != Session::State::Closed;
+        return state != Session::State::Streaming && state != Session::State::Providing &&
+               state != Session::State::Closed;
     });
     if (any && !deadline_armed_) {  // never moved by a newcomer, who could else put it off for ever
         deadline_armed_ = true;

@@ -48,6 +48,10 @@ public:
     /// Offers a window to every session that streams.
     void deliver(const WindowOut& window) noexcept;
     void notify(NoticeKind kind, std::string_view text) noexcept;
+    /// These sensors are gone for every session that has them.
+    void lose(SensorSet sensors, std::string_view text) noexcept;
+    /// True while some client would lose the next window and a recording should wait for it.
+    [[nodiscard]] bool holds_up(std::int64_t now_ns) noexcept;
     /// Takes the oldest windows back from clients until `arena` has `free_slots_min` free slots. Gives back how many.
     std::uint32_t reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept;
 

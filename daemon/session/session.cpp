@@ -3,30 +3,15 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <limits>
 
+#include "base/clock.hpp"
 #include "base/log.hpp"
 
 namespace perceptd::session {
 namespace {
 
-constexpr int kPacketsPerTurn = 16;            // one client cannot hold the loop
-constexpr std::size_t kWaitingPacketsMax = 8;  // control messages unread; more ends the session
-constexpr std::uint32_t kSubscribesMax = 8;    // each may raise a dialogue
-constexpr std::size_t kArenasPerPacket = kPacketFdsMax / 2;
-
-const char* action_of(sensor::Kind kind) noexcept {
-    switch (kind) {
-        case sensor::Kind::Camera: return "org.perceptd1.use-camera";
-        case sensor::Kind::Microphone: return "org.perceptd1.use-microphone";
-        case sensor::Kind::Imu: return "org.perceptd1.use-imu";
-    }
-    return "org.perceptd1.unknown";
-}
-
-arena::Lease share_of(const BlockOut& block, bool allowed) noexcept {
-    return allowed && block.lease ? block.lease.share() : arena::Lease();
-}
+constexpr std::int64_t kLongestStallNs = 2 * kNsPerSecond;
+constexpr int kPacketsPerTurn = 16;  // one client cannot hold the loop
 
 }  // namespace
 
@@ -50,19 +35,11 @@ const char* name_of(Session::State state) noexcept {
         case Session::State::Subscribe: return "subscribe";
         case Session::State::Authorizing: return "authorizing";
         case Session::State::Streaming: return "streaming";
+        case Session::State::Mapping: return "mapping";
+        case Session::State::Providing: return "providing";
         case Session::State::Closed: return "closed";
     }
     return "unknown";
-}
-
-std::vector<std::string> actions_of(SensorSet sensors) {
-    std::vector<std::string> actions;
-    for (const sensor::Kind kind : sensor::kKinds) {
-        if (sensors.has(kind)) {
-            actions.emplace_back(action_of(kind));
-        }
-    }
-    return actions;
 }
 
 Session::Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed,
@@ -72,9 +49,9 @@ Session::Session(Options options, Channel channel, Quota::Claim claim, Authority
       claim_(std::move(claim)),
       authority_(authority),
       feed_(feed),
-      handlers_(std::move(handlers)) {
+      handlers_(std::move(handlers)),
+      held_(std::max(options_.windows_in_flight_max, 1u)) {
     options_.windows_in_flight_max = std::max(options_.windows_in_flight_max, 1u);
-    held_.reserve(options_.windows_in_flight_max);
 }
 
 Session::~Session() {
@@ -117,128 +94,20 @@ void Session::handle(const Request& request) {
         case Request::Kind::Hello: handle_hello(request); return;
         case Request::Kind::Subscribe: handle_subscribe(request); return;
         case Request::Kind::Release: handle_release(request); return;
-        case Request::Kind::Bye: close(EndCause::Client, "the client said Bye"); return;
+        case Request::Kind::Bye:
+            notify(NoticeKind::SessionEnd, "the session is over");
+            close(EndCause::Client, "the client said Bye");
+            return;
+        case Request::Kind::Provide: handle_provide(request); return;
+        case Request::Kind::ProviderReady: handle_provider_ready(); return;
         case Request::Kind::Broken: break;
     }
     fail(Error(ErrorCode::ProtocolViolation, request.fault), EndCause::Protocol);
 }
 
-void Session::handle_hello(const Request& request) {
-    if (state_ != State::Hello) {
-        fail(Error(ErrorCode::ProtocolViolation, "Hello was sent twice; it is the first message only"),
-             EndCause::Protocol);
-        return;
-    }
-    const std::uint32_t version = std::min(request.version_max, kVersionMax);
-    if (request.version_min == 0 || request.version_min > request.version_max || version < kVersionMin ||
-        version < request.version_min) {
-        fail(Error(ErrorCode::VersionMismatch, "this daemon speaks versions " + std::to_string(kVersionMin) + " to " +
-                                                   std::to_string(kVersionMax) + ", the client " +
-                                                   std::to_string(request.version_min) + " to " +
-                                                   std::to_string(request.version_max) + "; update the older one"),
-             EndCause::Protocol);
-        return;
-    }
-    state_ = State::Subscribe;
-    send_control(wire_.welcome(version, options_.id, options_.windows_in_flight_max));
-}
-
-void Session::handle_subscribe(const Request& request) {
-    if (state_ != State::Subscribe) {
-        fail(Error(ErrorCode::ProtocolViolation,
-                   "Subscribe comes once, after Welcome; open another session for other sensors"),
-             EndCause::Protocol);
-        return;
-    }
-    if (++subscribe_count_ > kSubscribesMax) {
-        Error error(ErrorCode::QuotaExceeded, "too many attempts to subscribe in one session; open a new one");
-        error.limit = kSubscribesMax;
-        error.used = subscribe_count_;
-        fail(error, EndCause::Protocol);
-        return;
-    }
-    if (request.sensors.empty() || !request.sensors_known) {
-        send_error(Error(ErrorCode::InvalidArgument, "Subscribe must name camera, microphone or IMU and nothing else"),
-                   false);
-        return;
-    }
-    sensors_ = request.sensors;
-    SensorSet to_ask;
-    for (const sensor::Kind kind : sensor::kKinds) {
-        if (sensors_.has(kind) && !options_.granted.has(kind)) {
-            to_ask.add(kind);
-        }
-    }
-    const std::vector<std::string> actions = actions_of(to_ask);
-    state_ = State::Authorizing;
-    if (actions.empty()) {
-        start_streams(Verdict::Granted, {});
-        return;
-    }
-    authority_.authorize(options_.peer, actions,
-                         [this, alive = std::weak_ptr<char>(alive_)](Verdict verdict, const std::string& denied) {
-                             if (alive.expired() || state_ != State::Authorizing) {
-                                 return;
-                             }
-                             try {
-                                 start_streams(verdict, denied);
-                             } catch (const std::exception& failure) {
-                                 close(EndCause::Unresponsive, failure.what());
-                             }
-                         });
-}
-
-void Session::start_streams(Verdict verdict, const std::string& denied_action) try {
-    if (verdict == Verdict::Denied) {
-        throw Error(ErrorCode::NotAuthorized,
-                    "polkit does not grant " + denied_action + "; ask the device's owner, or subscribe to less");
-    }
-    if (verdict != Verdict::Granted) {
-        throw Error(ErrorCode::AuthorityUnavailable, "polkit does not answer, so nothing is granted; is it running?");
-    }
-    const StreamOffer offer = feed_.attach(options_.id, sensors_);
-    attached_ = true;
-    state_ = State::Streaming;
-    send_streams(offer);
-} catch (const Error& error) {
-    if (state_ == State::Authorizing) {
-        state_ = State::Subscribe;
-        sensors_ = {};
-        send_error(error, false);
-    } else if (state_ != State::Closed) {
-        fail(error, EndCause::Protocol);
-    }
-} catch (const std::exception& failure) {
-    if (state_ != State::Closed) {
-        fail(Error(ErrorCode::Internal, failure.what()), EndCause::Protocol);
-    }
-}
-
-void Session::send_streams(const StreamOffer& offer) {
-    std::vector<ArenaOffer> allowed;
-    std::copy_if(offer.arenas.begin(), offer.arenas.end(), std::back_inserter(allowed),
-                 [this](const ArenaOffer& item) { return sensors_.has(sensor_of(item.kind)); });
-    std::size_t first = 0;
-    do {
-        const std::size_t count = std::min(kArenasPerPacket, allowed.size() - first);
-        const std::span<const ArenaOffer> part(allowed.data() + first, count);
-        std::array<int, kPacketFdsMax> fds{};
-        for (std::size_t i = 0; i < count; ++i) {
-            fds[2 * i] = part[i].arena->shared_fd();
-            fds[2 * i + 1] = part[i].arena->header_fd();
-        }
-        const StreamOffer* formats = first == 0 ? &offer : nullptr;
-        first += count;
-        send_control(wire_.streams(part, formats, first < allowed.size()), {fds.data(), 2 * count});
-    } while (first < allowed.size() && state_ == State::Streaming);
-}
-
 void Session::handle_release(const Request& request) {
     for (const std::uint64_t id : request.window_ids) {
-        const auto found =
-            std::find_if(held_.begin(), held_.end(), [id](const Held& held) { return held.window_id == id; });
-        if (found != held_.end()) {
-            held_.erase(found);
+        if (held_.release(id)) {
             claim_.give_window();
             ++counters_.released_count;
         } else if (id > newest_id_ || counters_.sent_count == 0) {
@@ -249,39 +118,33 @@ void Session::handle_release(const Request& request) {
 }
 
 void Session::deliver(const WindowOut& window) noexcept {
-    if (state_ != State::Streaming) {
+    if (state_ != State::Streaming || sensors_.empty()) {
         return;
     }
-    if (!upstream_base_known_ || window.lost_upstream_count < upstream_base_count_) {  // first, or the stream restarted
-        upstream_base_known_ = true;
+    if (!upstream_base_count_ ||
+        window.lost_upstream_count < *upstream_base_count_) {  // first, or the stream restarted
         upstream_base_count_ = window.lost_upstream_count;
     }
-    counters_.lost_upstream_count = window.lost_upstream_count - upstream_base_count_;
+    counters_.lost_upstream_count = window.lost_upstream_count - *upstream_base_count_;
     if (!flush()) {
         return;
     }
-    if (!waiting_.empty()) {
+    if (!outbox_.empty()) {
         ++counters_.lost_unread_count;  // a window never overtakes a control message
         return;
     }
-    if (held_.size() >= options_.windows_in_flight_max || !claim_.take_window()) {
+    if (held_.is_full() || !claim_.take_window()) {
         ++counters_.lost_unreleased_count;
         return;
     }
     try {
         switch (channel_.send(wire_.window(window, sensors_, counters_))) {
-            case Status::Ok: {
-                const bool camera = sensors_.has(sensor::Kind::Camera);
-                held_.push_back(Held{.window_id = window.id,
-                                     .t1_ns = window.t1_ns,
-                                     .leases = {share_of(window.frame, camera), share_of(window.patches, camera),
-                                                share_of(window.mel, sensors_.has(sensor::Kind::Microphone)),
-                                                share_of(window.motion, sensors_.has(sensor::Kind::Imu))}});
+            case Status::Ok:
+                held_.add(window, sensors_);
                 ++counters_.sent_count;
                 newest_id_ = window.id;
                 captured_at_ns_ = window.t1_ns;
                 return;
-            }
             case Status::Again:
                 claim_.give_window();
                 ++counters_.lost_unread_count;
@@ -296,18 +159,22 @@ void Session::deliver(const WindowOut& window) noexcept {
     }
 }
 
-bool Session::revoke_oldest() noexcept {
-    if (held_.empty()) {
+bool Session::holds_up(std::int64_t now_ns) noexcept {
+    if (state_ != State::Streaming || (!held_.is_full() && !wants_write())) {
+        full_since_ns_ = 0;
         return false;
     }
-    held_.erase(held_.begin());
+    full_since_ns_ = full_since_ns_ == 0 ? now_ns : full_since_ns_;
+    return now_ns - full_since_ns_ < kLongestStallNs;
+}
+
+bool Session::revoke_oldest() noexcept {
+    if (!held_.release_oldest()) {
+        return false;
+    }
     claim_.give_window();
     ++counters_.revoked_count;
     return true;
-}
-
-std::int64_t Session::oldest_held_ns() const noexcept {
-    return held_.empty() ? std::numeric_limits<std::int64_t>::max() : held_.front().t1_ns;
 }
 
 void Session::notify(NoticeKind kind, std::string_view text) noexcept {
@@ -315,16 +182,23 @@ void Session::notify(NoticeKind kind, std::string_view text) noexcept {
         return;
     }
     try {
-        send_control(wire_.notice(kind, text, counters_, windows_in_flight()));
+        send_control(wire_.notice(kind, text, counters_, windows_in_flight(), feed_.statistics()));
     } catch (const std::exception& failure) {
         close(EndCause::Unresponsive, failure.what());
     }
 }
 
+void Session::lose(SensorSet sensors, std::string_view text) noexcept {
+    if (attached_ && sensors_.intersects(sensors)) {
+        sensors_.remove(sensors);  // first: the notice may end the session, which then detaches from the rest
+        notify(NoticeKind::SensorLost, text);
+    }
+}
+
 void Session::check_deadline(std::int64_t now_ns) noexcept {
     // Authorizing is excused: the wearer may be reading a dialogue.
-    if ((state_ == State::Hello || state_ == State::Subscribe) && options_.handshake_deadline_ns != 0 &&
-        now_ns >= options_.handshake_deadline_ns) {
+    if ((state_ == State::Hello || state_ == State::Subscribe || state_ == State::Mapping) &&
+        options_.handshake_deadline_ns != 0 && now_ns >= options_.handshake_deadline_ns) {
         try {
             fail(Error(ErrorCode::ProtocolViolation, "Hello and Subscribe must follow within 10 s of connecting"),
                  EndCause::Timeout);
@@ -335,51 +209,27 @@ void Session::check_deadline(std::int64_t now_ns) noexcept {
 }
 
 void Session::send_control(std::span<const std::byte> bytes, std::span<const int> fds) {
-    if (waiting_.empty()) {
-        switch (channel_.send(bytes, fds)) {
-            case Status::Ok: return;
-            case Status::Again: break;
-            default: close(EndCause::Client, "the client closed the channel"); return;
-        }
-    }
-    if (waiting_.size() >= kWaitingPacketsMax) {
-        close(EndCause::Unresponsive, "the client does not read its control messages");
-        return;
-    }
-    Waiting& waiting = waiting_.emplace_back();
-    waiting.bytes.assign(bytes.begin(), bytes.end());
-    for (const int fd : fds) {
-        const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        if (copy < 0) {
-            throw_errno("fcntl(F_DUPFD_CLOEXEC)");
-        }
-        waiting.fds.emplace_back(copy);
-    }
-    if (waiting_.size() == 1 && handlers_.on_waiting) {
-        handlers_.on_waiting(*this);
+    switch (outbox_.send(channel_, bytes, fds)) {
+        case Status::Ok: return;
+        case Status::Again:
+            if (handlers_.on_waiting) {
+                handlers_.on_waiting(*this);
+            }
+            return;
+        case Status::Full: close(EndCause::Unresponsive, "the client does not read its control messages"); return;
+        default: close(EndCause::Client, "the client closed the channel"); return;
     }
 }
 
 bool Session::flush() noexcept {
-    while (!waiting_.empty()) {
-        std::array<int, kPacketFdsMax> fds{};
-        const Waiting& next = waiting_.front();
-        std::transform(next.fds.begin(), next.fds.end(), fds.begin(), [](const UniqueFd& fd) { return fd.borrow(); });
-        switch (channel_.send(next.bytes, {fds.data(), next.fds.size()})) {
-            case Status::Ok: waiting_.pop_front(); break;
-            case Status::Again: return true;
-            default: close(EndCause::Client, "the client closed the channel"); return false;
-        }
+    if (outbox_.flush(channel_) == Status::Ended) {
+        close(EndCause::Client, "the client closed the channel");
     }
     return state_ != State::Closed;
 }
 
-void Session::send_error(const Error& error, bool fatal) {
-    send_control(wire_.error(error, fatal));
-}
-
 void Session::fail(const Error& error, EndCause cause) {
-    if (waiting_.empty() && state_ != State::Closed) {
+    if (outbox_.empty() && state_ != State::Closed) {
         static_cast<void>(channel_.send(wire_.error(error, true)));  // the session ends whether it arrives or not
     }
     close(cause, error.what());
@@ -390,18 +240,22 @@ void Session::close(EndCause cause, std::string_view text) noexcept {
         return;
     }
     state_ = State::Closed;
-    end_cause_ = cause;
-    held_.clear();
+    end_.cause = cause;
+    held_.release_all();
     claim_.end();
-    waiting_.clear();
+    outbox_.clear();
     alive_.reset();
     if (attached_) {
         attached_ = false;
         feed_.detach(options_.id, sensors_);
     }
+    if (provides_) {
+        provides_ = false;
+        feed_.provider_gone(options_.id);
+    }
     ::shutdown(channel_.borrow(), SHUT_RDWR);
     try {
-        end_text_ = text;
+        end_.text = text;
         if (handlers_.on_end) {
             handlers_.on_end(*this);
         }

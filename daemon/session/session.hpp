@@ -1,51 +1,32 @@
-// One client's session: Hello, Subscribe, then windows until either side ends it.
+// One client's session: Hello, Subscribe, then windows until either side ends it; or a provider's: Hello, Provide.
 // Owns the channel, the leases of every window the client holds, its share of the quota and its hold on the sensors.
 // Never waits for the client: what it does not read or release is lost to it, and counted.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "session/authority.hpp"
 #include "session/channel.hpp"
-#include "session/delivery.hpp"
+#include "session/feed.hpp"
+#include "session/held_windows.hpp"
+#include "session/outbox.hpp"
 #include "session/quota.hpp"
+#include "session/session_options.hpp"
 #include "session/wire.hpp"
 
 namespace perceptd::session {
-
-/// Why a session ended; name_of() gives the word of org.perceptd1.Session.Closed.
-enum class EndCause : std::uint8_t { Client, Requested, PeerGone, Revoked, Protocol, Timeout, Unresponsive, Shutdown };
-const char* name_of(EndCause cause) noexcept;
-
-/// The polkit actions that a set of sensors needs, in the order of the kinds.
-std::vector<std::string> actions_of(SensorSet sensors);
 
 /// Thread-bound (main thread). Events come from outside (see Registry), so that a test needs no loop. Nothing but the
 /// constructor throws.
 class Session {
 public:
-    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Closed };
-
-    struct Options {
-        std::uint64_t id = 0;
-        Peer peer;
-        SensorSet granted;  ///< authorised already (by OpenSession); Subscribe does not ask for these again
-        std::uint32_t windows_in_flight_max = 8;
-        std::int64_t handshake_deadline_ns = 0;  ///< hub time by which the client must stream; 0 = none
-        std::string label;
-    };
-    /// Both run inside one of the session's calls and must not destroy it.
-    struct Handlers {
-        std::function<void(Session&)> on_end;      ///< once
-        std::function<void(Session&)> on_waiting;  ///< wants_write() became true
-    };
+    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Mapping, Providing, Closed };
+    using Options = SessionOptions;
+    using Handlers = SessionHandlers;
 
     Session(Options options, Channel channel, Quota::Claim claim, Authority& authority, Feed& feed, Handlers handlers);
     ~Session();
@@ -55,7 +36,7 @@ public:
     /// Writes what waits and reads a bounded number of packets. Call when borrow_fd() is ready.
     void handle_ready() noexcept;
     /// True while something waits for room in the socket: poll for EPOLLOUT too.
-    [[nodiscard]] bool wants_write() const noexcept { return !waiting_.empty(); }
+    [[nodiscard]] bool wants_write() const noexcept { return !outbox_.empty(); }
     [[nodiscard]] int borrow_fd() const noexcept { return channel_.borrow(); }
 
     /// Offers a window. The session takes leases of the blocks that its sensors allow, or counts the loss.
@@ -63,8 +44,16 @@ public:
     /// Takes back the oldest window the client holds; the client sees it in the slot's generation. False: holds none.
     bool revoke_oldest() noexcept;
     /// Hub time at which the oldest held window ended; INT64_MAX when none is held.
-    [[nodiscard]] std::int64_t oldest_held_ns() const noexcept;
+    [[nodiscard]] std::int64_t oldest_held_ns() const noexcept { return held_.oldest_ns(); }
+    /// True while a window would be lost to this client, but not for longer than a recording waits: ask before every
+    /// one.
+    [[nodiscard]] bool holds_up(std::int64_t now_ns) noexcept;
     void notify(NoticeKind kind, std::string_view text) noexcept;
+    /// These sensors are gone for this session, also if they come back; what it holds stays readable.
+    void lose(SensorSet sensors, std::string_view text) noexcept;
+    /// To a provider: which kinds are wanted, or none.
+    void start_provider(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns) noexcept;
+    void stop_provider() noexcept;
     /// Ends a session that has not begun to stream by its deadline.
     void check_deadline(std::int64_t now_ns) noexcept;
     /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is
@@ -76,36 +65,28 @@ public:
     [[nodiscard]] const Peer& peer() const noexcept { return options_.peer; }
     [[nodiscard]] const std::string& label() const noexcept { return options_.label; }
     [[nodiscard]] SensorSet sensors() const noexcept { return sensors_; }
-    /// What it streams; before that, what OpenSession was granted.
-    [[nodiscard]] SensorSet granted() const noexcept {
-        return state_ == State::Streaming ? sensors_ : options_.granted;
-    }
+    /// The polkit actions that it lives on; before it streams or provides, those that OpenSession was granted.
+    [[nodiscard]] std::vector<std::string> granted_actions() const;
     [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
     [[nodiscard]] std::uint32_t windows_in_flight() const noexcept { return static_cast<std::uint32_t>(held_.size()); }
     [[nodiscard]] std::uint32_t windows_in_flight_max() const noexcept { return options_.windows_in_flight_max; }
     [[nodiscard]] std::int64_t captured_at_ns() const noexcept { return captured_at_ns_; }
-    [[nodiscard]] EndCause end_cause() const noexcept { return end_cause_; }
-    [[nodiscard]] const std::string& end_text() const noexcept { return end_text_; }
+    [[nodiscard]] EndCause end_cause() const noexcept { return end_.cause; }
+    [[nodiscard]] const std::string& end_text() const noexcept { return end_.text; }
 
 private:
-    struct Held {
-        std::uint64_t window_id = 0;
-        std::int64_t t1_ns = 0;
-        std::array<arena::Lease, 4> leases;
-    };
-    struct Waiting {
-        std::vector<std::byte> bytes;
-        std::vector<UniqueFd> fds;
-    };
-
     void handle(const Request& request);
     void handle_hello(const Request& request);
     void handle_subscribe(const Request& request);
     void handle_release(const Request& request);
-    void start_streams(Verdict verdict, const std::string& denied_action);
+    void handle_provide(const Request& request);
+    void handle_provider_ready();
+    [[nodiscard]] bool may_ask_again();
+    void ask(const std::vector<std::string>& actions);
+    void on_verdict(Verdict verdict, const std::string& denied_action);
+    void start_providing();
     void send_streams(const StreamOffer& offer);
     void send_control(std::span<const std::byte> bytes, std::span<const int> fds = {});
-    void send_error(const Error& error, bool fatal);
     void fail(const Error& error, EndCause cause);
     bool flush() noexcept;
 
@@ -120,15 +101,16 @@ private:
     SensorSet sensors_;
     bool attached_ = false;
     std::uint32_t subscribe_count_ = 0;
-    std::vector<Held> held_;  ///< oldest first; capacity fixed at windows_in_flight_max
-    std::deque<Waiting> waiting_;
+    HeldWindows held_;
+    Outbox outbox_;
+    std::unique_ptr<sensor::Offer> offer_;  ///< of a provider
+    bool provides_ = false;
+    std::int64_t full_since_ns_ = 0;  ///< hub time; 0 = the client can take a window
     Counters counters_;
-    std::uint64_t upstream_base_count_ = 0;
-    bool upstream_base_known_ = false;
+    std::optional<std::uint64_t> upstream_base_count_;
     std::uint64_t newest_id_ = 0;
     std::int64_t captured_at_ns_ = 0;
-    EndCause end_cause_ = EndCause::Client;
-    std::string end_text_;
+    SessionEnd end_;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< an answer of the authority may outlive the session
 };
 

@@ -11,7 +11,7 @@ static_assert(static_cast<int>(ErrorCode::InvalidConfiguration) == v1::ERROR_COD
 static_assert(static_cast<int>(ErrorCode::ProtocolViolation) == v1::ERROR_CODE_PROTOCOL_VIOLATION);
 static_assert(static_cast<int>(BlockKind::Motion) == v1::BLOCK_KIND_MOTION);
 static_assert(static_cast<int>(WindowClosed::End) == v1::CLOSE_REASON_END);
-static_assert(static_cast<int>(NoticeKind::ShuttingDown) == v1::NOTICE_KIND_SHUTTING_DOWN);
+static_assert(static_cast<int>(NoticeKind::SessionEnd) == v1::NOTICE_KIND_SESSION_END);
 static_assert(static_cast<int>(sensor::Kind::Imu) == v1::SENSOR_IMU);
 
 void fill(v1::DropCounters& out, const Counters& counters) {
@@ -42,6 +42,53 @@ bool add_sensor(SensorSet& set, int value) {
     }
     set.add(static_cast<sensor::Kind>(value));
     return true;
+}
+
+sensor::StampKind stamp_kind_of(v1::StampKind kind) {
+    switch (kind) {
+        case v1::STAMP_KIND_IDENTITY: return sensor::StampKind::Identity;
+        case v1::STAMP_KIND_LATCHED: return sensor::StampKind::Latched;
+        default: return sensor::StampKind::OneWay;  // the one that trusts least
+    }
+}
+
+sensor::Offer offer_of(const v1::Provide& in) {
+    sensor::Offer offer;
+    offer.origin = in.origin();
+    offer.is_live = in.is_live();
+    offer.stamp_kind = {stamp_kind_of(in.camera_stamps()), stamp_kind_of(in.audio_stamps()),
+                        stamp_kind_of(in.imu_stamps())};
+    if (in.has_camera()) {
+        offer.camera = {in.camera().width_px(), in.camera().height_px(), in.camera().stride_bytes(),
+                        in.camera().rate_hz()};
+    }
+    if (in.has_audio()) {
+        offer.audio = {in.audio().rate_hz(), in.audio().channel_count(), in.audio().block_frames()};
+    }
+    if (in.has_imu()) {
+        offer.imu = {in.imu().rate_hz()};
+    }
+    return offer;
+}
+
+void fill(v1::PipelineStatistics& out, const StreamStatistics& from) {
+    const auto us = [](std::int64_t duration_ns) { return static_cast<double>(duration_ns) / 1e3; };
+    out.set_windows_closed_count(from.windows_closed_count);
+    out.set_hot_path_allocations_count(from.hot_path_allocations_count);
+    out.set_camera_copied_bytes(from.camera_copied_bytes);
+    out.set_gate_reference_bytes(from.gate_reference_bytes);
+    out.set_window_to_tokens_p50_us(us(from.window_to_tokens_p50_ns));
+    out.set_window_to_tokens_p99_us(us(from.window_to_tokens_p99_ns));
+    out.set_window_to_tokens_max_us(us(from.window_to_tokens_max_ns));
+    out.set_mel_slices_lost_count(from.mel_slices_lost_count);
+    out.set_imu_rows_lost_count(from.imu_rows_lost_count);
+    out.set_invalid_samples_count(from.invalid_samples_count);
+}
+
+void fill(v1::ProvidedSlots& out, const ProvidedSlots& slots) {
+    out.set_slot_count(slots.slot_count);
+    out.set_slot_stride_bytes(slots.slot_stride_bytes);
+    out.set_slot_bytes(slots.slot_bytes);
 }
 
 }  // namespace
@@ -89,6 +136,11 @@ Request Wire::decode(std::span<const std::byte> bytes) {
             return request;
         }
         case v1::ClientMessage::kBye: request.kind = Request::Kind::Bye; return request;
+        case v1::ClientMessage::kProvide:
+            request.kind = Request::Kind::Provide;
+            request.offer = offer_of(in.provide());
+            return request;
+        case v1::ClientMessage::kProviderReady: request.kind = Request::Kind::ProviderReady; return request;
         case v1::ClientMessage::BODY_NOT_SET: break;
     }
     return broken("the message has no body that this version knows; send Hello with the versions you speak");
@@ -165,12 +217,19 @@ std::span<const std::byte> Wire::window(const WindowOut& window, SensorSet senso
     } else {
         out.clear_motion();
     }
+    // Fields of a repeated message stay allocated when it is cleared.
+    out.clear_sounds();
+    for (std::size_t i = 0; i < window.sound_count && sensors.has(sensor::Kind::Microphone); ++i) {
+        v1::Sound& sound = *out.add_sounds();
+        fill(*sound.mutable_block(), window.sounds[i].block);
+        sound.set_first_frame_ns(window.sounds[i].first_frame_ns);
+    }
     fill(*out.mutable_drops(), counters);
     return messages_->encode(messages_->window);
 }
 
 std::span<const std::byte> Wire::notice(NoticeKind kind, std::string_view text, const Counters& counters,
-                                        std::uint32_t windows_in_flight) {
+                                        std::uint32_t windows_in_flight, const StreamStatistics& pipeline) {
     v1::Notice& notice = *messages_->out.mutable_notice();
     notice.Clear();
     notice.set_kind(static_cast<v1::NoticeKind>(kind));
@@ -180,6 +239,7 @@ std::span<const std::byte> Wire::notice(NoticeKind kind, std::string_view text, 
     statistics.set_windows_released_count(counters.released_count);
     statistics.set_windows_in_flight(windows_in_flight);
     fill(*statistics.mutable_drops(), counters);
+    fill(*statistics.mutable_pipeline(), pipeline);
     return messages_->encode(messages_->out);
 }
 
@@ -198,6 +258,37 @@ std::span<const std::byte> Wire::error(const Error& error, bool fatal) {
         out.set_retry_after_ms(*error.retry_after_ms);
     }
     out.set_fatal(fatal);
+    return messages_->encode(messages_->out);
+}
+
+std::span<const std::byte> Wire::provision(const Provision& provision) {
+    v1::Provision& out = *messages_->out.mutable_provision();
+    out.Clear();
+    out.set_feed_bytes(provision.ring_bytes);
+    if (provision.camera) {
+        fill(*out.mutable_camera(), *provision.camera);
+    }
+    if (provision.audio) {
+        fill(*out.mutable_audio(), *provision.audio);
+    }
+    return messages_->encode(messages_->out);
+}
+
+std::span<const std::byte> Wire::start(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns) {
+    v1::Start& out = *messages_->out.mutable_start();
+    out.Clear();
+    for (const sensor::Kind kind : {sensor::Kind::Camera, sensor::Kind::Microphone, sensor::Kind::Imu}) {
+        if (sensors.has(kind)) {
+            out.add_sensors(static_cast<v1::Sensor>(kind));
+        }
+    }
+    out.set_run(run);
+    out.set_hub_start_ns(hub_start_ns);
+    return messages_->encode(messages_->out);
+}
+
+std::span<const std::byte> Wire::stop() {
+    messages_->out.mutable_stop();
     return messages_->encode(messages_->out);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "session/delivery.hpp"
+#include "session/feed.hpp"
 
 namespace perceptd::session {
 
@@ -20,7 +21,7 @@ inline constexpr std::size_t kReleaseIdsMax = 256;
 
 /// A decoded ClientMessage. `window_ids` is valid until the next decode().
 struct Request {
-    enum class Kind : std::uint8_t { Broken, Hello, Subscribe, Release, Bye };
+    enum class Kind : std::uint8_t { Broken, Hello, Subscribe, Release, Bye, Provide, ProviderReady };
     Kind kind = Kind::Broken;
     const char* fault = "";  ///< Broken: why, for the error's text
     std::uint32_t version_min = 0;
@@ -28,6 +29,7 @@ struct Request {
     SensorSet sensors;
     bool sensors_known = true;  ///< false: Subscribe named a sensor that this version does not know
     std::span<const std::uint64_t> window_ids;
+    sensor::Offer offer;  ///< Provide: unchecked, but every number and enumerator is one
 };
 
 /// Thread-bound. Each encoder's result is valid until the next encoder call.
@@ -47,8 +49,11 @@ public:
     /// Only the blocks of `sensors` are put in.
     std::span<const std::byte> window(const WindowOut& window, SensorSet sensors, const Counters& counters);
     std::span<const std::byte> notice(NoticeKind kind, std::string_view text, const Counters& counters,
-                                      std::uint32_t windows_in_flight);
+                                      std::uint32_t windows_in_flight, const StreamStatistics& pipeline);
     std::span<const std::byte> error(const Error& error, bool fatal);
+    std::span<const std::byte> provision(const Provision& provision);
+    std::span<const std::byte> start(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns);
+    std::span<const std::byte> stop();
 
 private:
     struct Messages;

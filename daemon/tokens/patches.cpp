@@ -1,6 +1,7 @@
 #include "tokens/patches.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -8,8 +9,6 @@
 
 namespace perceptd::tokens {
 namespace {
-
-constexpr std::size_t kPatchBytes = kPatchPx * kPatchPx;
 
 // Inverse of the normal distribution by bisection on erfc: set-up only, exact to double.
 double normal_quantile(double q) noexcept {
@@ -25,7 +24,7 @@ double normal_quantile(double q) noexcept {
 }
 
 std::uint32_t distance_sq_of(const std::uint8_t* pixels, std::size_t stride, const std::uint8_t* reference,
-                             std::uint32_t width, std::uint32_t height) noexcept {
+                             std::size_t reference_stride, std::uint32_t width, std::uint32_t height) noexcept {
     std::uint32_t sum = 0;  // at most 256 * 255^2 < 2^24: exact
     for (std::uint32_t y = 0; y < height; ++y) {
         for (std::uint32_t x = 0; x < width; ++x) {
@@ -33,13 +32,13 @@ std::uint32_t distance_sq_of(const std::uint8_t* pixels, std::size_t stride, con
             sum += static_cast<std::uint32_t>(difference * difference);
         }
         pixels += stride;
-        reference += kPatchPx;
+        reference += reference_stride;
     }
     return sum;
 }
 
-std::uint32_t full_distance_sq_of(const std::uint8_t* pixels, std::size_t stride,
-                                  const std::uint8_t* reference) noexcept {
+std::uint32_t full_distance_sq_of(const std::uint8_t* pixels, std::size_t stride, const std::uint8_t* reference,
+                                  std::size_t reference_stride) noexcept {
     std::uint32_t sum = 0;
     for (std::uint32_t y = 0; y < kPatchPx; ++y) {
         for (std::uint32_t x = 0; x < kPatchPx; ++x) {
@@ -47,7 +46,36 @@ std::uint32_t full_distance_sq_of(const std::uint8_t* pixels, std::size_t stride
             sum += static_cast<std::uint32_t>(difference * difference);
         }
         pixels += stride;
-        reference += kPatchPx;
+        reference += reference_stride;
+    }
+    return sum;
+}
+
+std::uint32_t sum_of(const std::uint8_t* pixels, std::size_t stride, std::uint32_t width,
+                     std::uint32_t height) noexcept {
+    std::uint32_t sum = 0;
+    for (std::uint32_t y = 0; y < height; ++y, pixels += stride) {
+        for (std::uint32_t x = 0; x < width; ++x) {
+            sum += pixels[x];
+        }
+    }
+    return sum;
+}
+
+std::uint32_t full_sum_of(const std::uint8_t* pixels, std::size_t stride) noexcept {
+    // Four 16-bit sums in one word: 16 rows add at most 16 * 4 * 255 to each.
+    constexpr std::uint64_t kEvenBytes = 0x00ff'00ff'00ff'00ff;
+    std::uint64_t sums = 0;
+    for (std::uint32_t y = 0; y < kPatchPx; ++y, pixels += stride) {
+        std::array<std::uint64_t, kPatchPx / sizeof(std::uint64_t)> words;
+        std::memcpy(words.data(), pixels, kPatchPx);
+        for (const std::uint64_t word : words) {
+            sums += (word & kEvenBytes) + ((word >> 8) & kEvenBytes);
+        }
+    }
+    std::uint32_t sum = 0;
+    for (; sums != 0; sums >>= 16) {
+        sum += static_cast<std::uint32_t>(sums & 0xffff);
     }
     return sum;
 }
@@ -89,7 +117,7 @@ PatchGate::PatchGate(std::uint32_t width_px, std::uint32_t height_px, const Patc
       wake_factor_sq_(options.hysteresis * options.hysteresis) {
     check(width_px, height_px, options);
     patches_.resize(std::size_t{columns_} * rows_);
-    reference_.resize(patches_.size() * kPatchBytes);
+    reference_.resize(patches_.size() * kPatchPx * kPatchPx);
     const std::uint32_t last_width = patch_width(columns_ - 1);
     const std::uint32_t last_height = patch_height(rows_ - 1);
     for (int bottom = 0; bottom < 2; ++bottom) {
@@ -131,10 +159,11 @@ std::uint32_t PatchGate::test_all(const LumaView& frame, PatchFrame& result) noe
             Patch& patch = patches_[index];
             const std::uint32_t width = patch_width(column);
             const std::uint8_t* pixels = line + std::size_t{column} * kPatchPx;
-            const std::uint8_t* reference = reference_.data() + index * kPatchBytes;
+            const std::uint8_t* reference = reference_at(column, row);
+            const std::size_t stride = reference_stride();
             patch.distance_sq = width == kPatchPx && height == kPatchPx
-                                    ? full_distance_sq_of(pixels, frame.stride_bytes, reference)
-                                    : distance_sq_of(pixels, frame.stride_bytes, reference, width, height);
+                                    ? full_distance_sq_of(pixels, frame.stride_bytes, reference, stride)
+                                    : distance_sq_of(pixels, frame.stride_bytes, reference, stride, width, height);
             const double limit_sq = patch.awake ? patch.tau_sq : patch.tau_sq * wake_factor_sq_;
             largest_sq = std::max(largest_sq, limit_sq);
             patch.reason = 0;
@@ -151,29 +180,32 @@ std::uint32_t PatchGate::test_all(const LumaView& frame, PatchFrame& result) noe
     return refreshed_count;
 }
 
-void PatchGate::encode(const LumaView& frame, std::uint32_t column, std::uint32_t row) noexcept {
-    const std::size_t index = std::size_t{row} * columns_ + column;
-    const std::uint32_t width = patch_width(column);
-    const std::uint32_t height = patch_height(row);
-    const std::uint8_t* pixels =
-        frame.data + std::size_t{row} * kPatchPx * frame.stride_bytes + std::size_t{column} * kPatchPx;
-    std::uint8_t* reference = reference_.data() + index * kPatchBytes;
-    std::uint32_t sum = 0;
-    for (std::uint32_t y = 0; y < height; ++y) {
-        std::memcpy(reference, pixels, width);
-        // The sum is taken from the copy: the frame may be shared memory.
-        for (std::uint32_t x = 0; x < width; ++x) {
-            sum += reference[x];
-        }
-        pixels += frame.stride_bytes;
-        reference += kPatchPx;
+void PatchGate::encode(const LumaView& frame, std::uint32_t row, std::uint32_t first, std::uint32_t end) noexcept {
+    if (first == end) {
+        return;
     }
-    const double mean = static_cast<double>(sum) / (width * height);
+    const std::uint32_t height = patch_height(row);
+    const std::size_t bytes = std::min(width_px_, end * kPatchPx) - first * kPatchPx;
+    const std::uint8_t* pixels =
+        frame.data + std::size_t{row} * kPatchPx * frame.stride_bytes + std::size_t{first} * kPatchPx;
+    std::uint8_t* reference = reference_at(first, row);
+    for (std::uint32_t y = 0; y < height; ++y) {
+        std::memcpy(reference + y * reference_stride(), pixels + y * frame.stride_bytes, bytes);
+    }
+    reference_bytes_written_ += std::uint64_t{bytes} * height;
     const bool bottom = row + 1 == rows_;
-    const bool right = column + 1 == columns_;
-    patches_[index].tau_sq =
-        chi_square_[bottom ? 1 : 0][right ? 1 : 0] * (options_.noise_gain * mean + options_.noise_floor);
-    reference_bytes_written_ += std::uint64_t{width} * height;
+    for (std::uint32_t column = first; column < end; ++column) {
+        const std::uint32_t width = patch_width(column);
+        // The sum is taken from the copy: the frame may be shared memory.
+        const std::uint8_t* const copy = reference_at(column, row);
+        const std::uint32_t sum = width == kPatchPx && height == kPatchPx
+                                      ? full_sum_of(copy, reference_stride())
+                                      : sum_of(copy, reference_stride(), width, height);
+        const double mean = static_cast<double>(sum) / (width * height);
+        patches_[std::size_t{row} * columns_ + column].tau_sq =
+            chi_square_[bottom ? 1 : 0][column + 1 == columns_ ? 1 : 0] *
+            (options_.noise_gain * mean + options_.noise_floor);
+    }
 }
 
 PatchFrame PatchGate::process(const LumaView& frame, std::span<percept_patch> out) noexcept {
@@ -198,12 +230,15 @@ PatchFrame PatchGate::process(const LumaView& frame, std::span<percept_patch> ou
 
     std::size_t index = 0;
     for (std::uint32_t row = 0; row < rows_; ++row) {
+        std::uint32_t run_first = 0;  // neighbours that are listed are copied together
         for (std::uint32_t column = 0; column < columns_; ++column, ++index) {
             Patch& patch = patches_[index];
             patch.awake = (patch.reason & PERCEPT_PATCH_CHANGED) != 0;
             const auto age = static_cast<std::uint16_t>(std::min(patch.age_frames + 1, 65535));
             if (!result.intra && patch.reason == 0) {
                 patch.age_frames = age;
+                encode(frame, row, run_first, column);
+                run_first = column + 1;
                 continue;
             }
             percept_patch& entry = out[result.patch_count++];
@@ -214,8 +249,8 @@ PatchFrame PatchGate::process(const LumaView& frame, std::span<percept_patch> ou
             entry.age_frames = first_ ? std::uint16_t{0} : age;
             entry.distance = first_ ? 0.0F : std::sqrt(static_cast<float>(patch.distance_sq));
             patch.age_frames = 0;
-            encode(frame, column, row);
         }
+        encode(frame, row, run_first, columns_);
     }
     if (first_) {  // nothing was tested: state the thresholds that hold from now on
         double largest_sq = 0;

@@ -84,7 +84,12 @@ private:
     [[nodiscard]] std::uint32_t patch_width(std::uint32_t column) const noexcept;
     [[nodiscard]] std::uint32_t patch_height(std::uint32_t row) const noexcept;
     std::uint32_t test_all(const LumaView& frame, PatchFrame& result) noexcept;
-    void encode(const LumaView& frame, std::uint32_t column, std::uint32_t row) noexcept;
+    /// Takes the pixels of the row's patches [first, end) over as their reference.
+    void encode(const LumaView& frame, std::uint32_t row, std::uint32_t first, std::uint32_t end) noexcept;
+    [[nodiscard]] std::size_t reference_stride() const noexcept { return std::size_t{columns_} * kPatchPx; }
+    [[nodiscard]] std::uint8_t* reference_at(std::uint32_t column, std::uint32_t row) noexcept {
+        return reference_.data() + (row * reference_stride() + column) * kPatchPx;
+    }
 
     std::uint32_t width_px_;
     std::uint32_t height_px_;
@@ -94,7 +99,7 @@ private:
     double wake_factor_sq_;
     double chi_square_[2][2]{};  // 2 * quantile for [cut at the bottom][cut at the right]
     std::vector<Patch> patches_;
-    std::vector<std::uint8_t> reference_;  // patch after patch, 256 bytes each
+    std::vector<std::uint8_t> reference_;  // luma, as wide and high as the patches
     std::uint64_t reference_bytes_written_ = 0;
     std::uint32_t since_intra_frames_ = 0;
     bool intra_due_ = true;

@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     std::vector<std::int64_t> durations_ns;
     std::uint64_t blocks_lost_count = 0;
     {
-        Pipeline pipeline(source, options);
+        Pipeline pipeline({&source}, options);
         durations_ns = take_windows(pipeline, options.arenas, seconds);
         blocks_lost_count = pipeline.counters().blocks_lost_count;
     }

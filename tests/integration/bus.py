@@ -71,6 +71,9 @@ def check_contract_and_sessions():
             text = place.control(name).stdout
             check(len(text.splitlines()) > 1 and "null" not in text, f"perceptctl {name} is a table")
 
+        # Changes are announced a few times a second: a session that ends before may be none.
+        signals = place.folder / "monitor"
+        check(wait_until(lambda: '"streaming"' in signals.read_text()), "the health is announced")
         client.stdin.write("c")
         client.stdin.flush()
         lines = {line_of(client), line_of(client)}
@@ -83,11 +86,9 @@ def check_contract_and_sessions():
         killed.kill()
         check(wait_until(lambda: not place.listing("sessions")), "a session dies with its owner")
         check(wait_until(lambda: descriptor_count(daemon) <= idle), "and leaves no descriptor")
-        signals = place.folder / "monitor"
         for member in ("InterfacesAdded", "InterfacesRemoved", "PropertiesChanged", "Closed"):
             check(wait_until(lambda: f"member={member}" in signals.read_text()), f"{member} was sent")
-        check(wait_until(lambda: '"requested"' in signals.read_text() and '"streaming"' in signals.read_text()),
-              "with the reason and the health")
+        check(wait_until(lambda: '"requested"' in signals.read_text()), "with the reason")
         check(signals.read_text().count("member=InterfacesAdded") == 2, "and each session is announced once")
         monitor_file.close()
         used = processor_seconds(daemon)

@@ -25,7 +25,11 @@ void add_watch(CLI::App& app, Commands& commands) {
     watch->add_option("--socket", options.socket_path, "The daemon's channel socket")
         ->type_name("PATH")
         ->capture_default_str();
+    watch->add_option("--sensors", options.sensors, "Which sensors to ask for")
+        ->type_name("LIST")
+        ->capture_default_str();
     watch->add_flag("--json", options.json, "One JSON object per line; the last one is the summary");
+    watch->add_flag("--summary", options.summary_only, "Only the summary at the end");
     watch->add_option("--count", options.count, "Stop after this many windows")
         ->type_name("N")
         ->check(CLI::PositiveNumber);

@@ -1,5 +1,5 @@
 // What a run of `perceptctl watch` has seen in all.
-// Owns the counts and ten minutes of acceleration for the step cadence.
+// Owns the counts and the last minute or two of acceleration for the step cadence.
 // Never keeps a window or prints.
 #pragma once
 
@@ -7,30 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <percept/percept.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "cadence.hpp"
+
 namespace perceptctl {
-
-/// The frequency of the strongest Hann-windowed DFT line between 0.5 and 4 Hz of evenly spaced values, mean removed.
-/// Nothing when there is less than one period of the lowest frequency four times over, or no movement at all.
-[[nodiscard]] std::optional<double> peak_frequency_hz(std::span<const double> values, double rate_hz);
-
-/// Magnitudes in even bins of time; the oldest ten minutes are forgotten.
-class AccelerationTrack {
-public:
-    void add(std::int64_t time_ns, double magnitude_mps2);
-    [[nodiscard]] std::optional<double> cadence_hz() const;
-
-private:
-    struct Bin {
-        double sum_mps2 = 0;
-        std::uint32_t count = 0;
-    };
-    std::int64_t first_bin_ = 0;
-    std::vector<Bin> bins_;
-};
 
 /// What the summary needs of a window, copied out, so that it can be dropped when the window turns out to be revoked.
 struct WindowFacts {
@@ -47,6 +29,9 @@ class Summary {
 public:
     void add(const WindowFacts& window);
 
+    /// What the daemon told about its own work, at the end.
+    void add(const percept_statistics& statistics) { statistics_ = statistics; }
+
     [[nodiscard]] nlohmann::ordered_json to_json(const std::string& heap) const;
     [[nodiscard]] std::string to_text(const std::string& heap) const;
 
@@ -61,7 +46,10 @@ private:
     std::optional<std::uint64_t> next_mel_slice_;
     std::uint64_t patch_kept_count_ = 0;
     std::uint64_t patch_count_ = 0;
-    AccelerationTrack acceleration_;
+    void keep(const perceptd::AccelMagnitude& sample);
+
+    std::vector<perceptd::AccelMagnitude> acceleration_;
+    std::optional<percept_statistics> statistics_;
 };
 
 }  // namespace perceptctl

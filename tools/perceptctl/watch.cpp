@@ -6,6 +6,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <percept/percept.hpp>
+#include <sstream>
+#include <stdexcept>
 
 #include "hub_clock.hpp"
 #include "summary.hpp"
@@ -72,6 +74,19 @@ Json flag_names(std::uint32_t flags) {
     return names;
 }
 
+/// "camera,imu" as PERCEPT_CAMERA | PERCEPT_IMU. Throws for a word that is no sensor.
+std::uint32_t sensor_bits(const std::string& list) {
+    std::uint32_t bits = 0;
+    std::istringstream words(list);
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word != "camera" && word != "microphone" && word != "imu") {
+            throw std::invalid_argument("'" + word + "' is no sensor; name camera, microphone or imu");
+        }
+        bits |= word == "camera" ? PERCEPT_CAMERA : word == "imu" ? PERCEPT_IMU : PERCEPT_MICROPHONE;
+    }
+    return bits;
+}
+
 /// Everything that a line shows, read from the window once.
 Json describe(const percept::Window& window, const std::string& heap) {
     const percept_window& view = *window;
@@ -98,6 +113,7 @@ Json describe(const percept::Window& window, const std::string& heap) {
     }
     line["mel_slices"] = view.mel_block.slice_count;
     line["level_dbfs"] = view.mel_block.magic == 0 ? Json(nullptr) : finite(double{view.mel_block.level_dbfs});
+    line["sounds"] = view.sound_count;
     line["imu_rows"] = view.motion_block.row_count;
     line["motion"] = view.motion_block.magic == 0 ? Json(nullptr) : Json(state_name(view.motion_block.state));
     line["cadence_hz"] = view.motion_block.magic == 0 ? Json(nullptr) : finite(double{view.motion_block.cadence_hz});
@@ -146,7 +162,7 @@ void print_new_notice(const percept::Client& client, std::uint64_t& seen_count) 
 int watch(const WatchOptions& options) {
     catch_signals();
     percept::Client client(options.socket_path);
-    client.subscribe(PERCEPT_CAMERA | PERCEPT_MICROPHONE | PERCEPT_IMU);
+    client.subscribe(sensor_bits(options.sensors));
     const std::string heap = client.heap();
     Summary summary;
     std::uint64_t shown_count = 0;
@@ -169,12 +185,16 @@ int watch(const WatchOptions& options) {
             }
             waited_ms = 0;
             const WindowFacts facts(*window);
-            const std::string line = options.json ? describe(*window, heap).dump() : std::string();
+            const std::string line =
+                options.json && !options.summary_only ? describe(*window, heap).dump() : std::string();
             if (!window->is_valid()) {
                 continue;  // taken back while we read: what we read does not count
             }
             summary.add(facts);
             ++shown_count;
+            if (options.summary_only) {
+                continue;
+            }
             if (options.json) {
                 std::printf("%s\n", line.c_str());
             } else {
@@ -186,12 +206,23 @@ int watch(const WatchOptions& options) {
             break;
         }
     }
+    const bool is_whole = client.ended();
+    if (broken_off.empty()) {
+        try {
+            // At the end of a recording the numbers are final already.
+            if (is_whole || client.end()) {
+                summary.add(client.last_statistics());
+            }
+        } catch (const percept::Error& error) {
+            broken_off = error.what();
+        }
+    }
     std::printf("%s\n", options.json ? summary.to_json(heap).dump().c_str() : summary.to_text(heap).c_str());
     if (!broken_off.empty()) {
         std::cerr << "perceptctl: " << broken_off << "\n";
         return 1;
     }
-    if (options.until_end && !client.ended() && options.count == 0) {
+    if (options.until_end && !is_whole && options.count == 0) {
         std::cerr << "perceptctl: stopped before the end of the stream\n";
         return 1;
     }

@@ -10,13 +10,12 @@
 #include "csv_table.hpp"
 #include "grey_image.hpp"
 #include "media_track.hpp"
+#include "merged_recording.hpp"
 
 namespace perceptd::replay {
 namespace {
 
 namespace filesystem = std::filesystem;
-
-constexpr std::int64_t end_ns = std::numeric_limits<std::int64_t>::max();
 
 class EurocCamera {
 public:
@@ -38,7 +37,9 @@ public:
     }
 
     const CameraFormat& format() const noexcept { return format_; }
-    std::int64_t head_ns() const noexcept { return row_ < table_.row_count() ? table_.time_ns(row_) : end_ns; }
+    std::optional<std::int64_t> head_ns() const noexcept {
+        return row_ < table_.row_count() ? std::optional(table_.time_ns(row_)) : std::nullopt;
+    }
 
     Frame take() {
         const std::size_t row = row_++;
@@ -92,7 +93,9 @@ public:
     }
 
     const ImuFormat& format() const noexcept { return format_; }
-    std::int64_t head_ns() const noexcept { return row_ < rows_.size() ? rows_[row_].time_ns : end_ns; }
+    std::optional<std::int64_t> head_ns() const noexcept {
+        return row_ < rows_.size() ? std::optional(rows_[row_].time_ns) : std::nullopt;
+    }
     ImuRow take() { return rows_[row_++]; }
 
 private:
@@ -115,7 +118,9 @@ public:
     }
 
     const AudioFormat& format() const noexcept { return track_.format(); }
-    std::int64_t head_ns() const noexcept { return head_ns_; }
+    std::optional<std::int64_t> head_ns() const noexcept {
+        return track_.head_ns() ? std::optional(head_ns_) : std::nullopt;
+    }
 
     AudioBlock take() {
         AudioBlock block = track_.take();
@@ -136,7 +141,6 @@ private:
     /// The head block's time by the last anchor at or before it; before the first anchor, by the first.
     void stamp() {
         if (!track_.head_ns()) {
-            head_ns_ = end_ns;
             return;
         }
         const auto frame = std::int64_t(track_.head_first_frame());
@@ -152,83 +156,25 @@ private:
     std::int64_t head_ns_ = std::numeric_limits<std::int64_t>::min();
 };
 
-class EurocFolder final : public Recording {
-public:
-    explicit EurocFolder(const filesystem::path& given) {
-        const filesystem::path folder = filesystem::is_directory(given / "mav0") ? given / "mav0" : given;
-        av_log_set_level(AV_LOG_FATAL);  // what matters reaches the caller as an exception
-        open_if_present(folder / "cam0", camera_);
-        open_if_present(folder / "imu0", imu_);
-        open_if_present(folder / "mic0", microphone_);
-        if (!camera_ && !imu_ && !microphone_) {
-            throw RecordingError(folder.string() +
-                                 ": has neither cam0, imu0 nor mic0; give the folder that holds them (or its mav0)");
-        }
-        start_ns_ = earliest_ns();
-    }
-
-    std::optional<CameraFormat> camera() const override {
-        return camera_ ? std::optional(camera_->format()) : std::nullopt;
-    }
-    std::optional<AudioFormat> audio() const override {
-        return microphone_ ? std::optional(microphone_->format()) : std::nullopt;
-    }
-    std::optional<ImuFormat> imu() const override { return imu_ ? std::optional(imu_->format()) : std::nullopt; }
-
-    std::optional<Event> next() override {
-        has_frame_ = false;
-        const std::int64_t time_ns = earliest_ns();
-        if (time_ns == end_ns) {
-            return std::nullopt;
-        }
-        if (imu_ && imu_->head_ns() == time_ns) {
-            return restamped(imu_->take());
-        }
-        if (microphone_ && microphone_->head_ns() == time_ns) {
-            return restamped(microphone_->take());
-        }
-        const Frame frame = camera_->take();
-        has_frame_ = true;
-        return restamped(frame);
-    }
-
-    void write_frame(std::span<std::uint8_t> into, std::size_t stride_bytes) override {
-        if (!has_frame_) {
-            throw std::logic_error("write_frame() without a frame from next()");
-        }
-        camera_->write(into, stride_bytes);
-    }
-
-private:
-    template <typename Sensor>
-    static void open_if_present(const filesystem::path& folder, std::unique_ptr<Sensor>& sensor) {
-        if (filesystem::exists(folder)) {
-            sensor = std::make_unique<Sensor>(folder);
-        }
-    }
-
-    std::int64_t earliest_ns() const {
-        return std::min({camera_ ? camera_->head_ns() : end_ns, imu_ ? imu_->head_ns() : end_ns,
-                         microphone_ ? microphone_->head_ns() : end_ns});
-    }
-
-    template <typename Kind>
-    Event restamped(Kind event) const {
-        event.time_ns -= start_ns_;
-        return event;
-    }
-
-    std::unique_ptr<EurocCamera> camera_;
-    std::unique_ptr<EurocImu> imu_;
-    std::unique_ptr<EurocMicrophone> microphone_;
-    std::int64_t start_ns_ = 0;
-    bool has_frame_ = false;
-};
+template <typename Sensor>
+std::unique_ptr<Sensor> open_if_present(const filesystem::path& folder) {
+    return filesystem::exists(folder) ? std::make_unique<Sensor>(folder) : nullptr;
+}
 
 }  // namespace
 
-std::unique_ptr<Recording> open_euroc_folder(const std::filesystem::path& folder) {
-    return std::make_unique<EurocFolder>(folder);
+std::unique_ptr<Recording> open_euroc_folder(const std::filesystem::path& given) {
+    const filesystem::path folder = filesystem::is_directory(given / "mav0") ? given / "mav0" : given;
+    av_log_set_level(AV_LOG_FATAL);  // what matters reaches the caller as an exception
+    auto camera = open_if_present<EurocCamera>(folder / "cam0");
+    auto imu = open_if_present<EurocImu>(folder / "imu0");
+    auto microphone = open_if_present<EurocMicrophone>(folder / "mic0");
+    if (!camera && !imu && !microphone) {
+        throw RecordingError(folder.string() +
+                             ": has neither cam0, imu0 nor mic0; give the folder that holds them (or its mav0)");
+    }
+    return std::make_unique<MergedRecording<EurocCamera, EurocMicrophone, EurocImu>>(
+        std::move(camera), std::move(microphone), std::move(imu));
 }
 
 }  // namespace perceptd::replay

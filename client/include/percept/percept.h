@@ -56,7 +56,8 @@ enum {
     PERCEPT_NOTICE_SENSOR_RESTORED = 2u,
     PERCEPT_NOTICE_GRANT_REVOKED = 3u,
     PERCEPT_NOTICE_END_OF_STREAM = 4u,
-    PERCEPT_NOTICE_SHUTTING_DOWN = 5u
+    PERCEPT_NOTICE_SHUTTING_DOWN = 5u,
+    PERCEPT_NOTICE_SESSION_END = 6u
 };
 
 typedef struct percept_client percept_client;
@@ -82,6 +83,14 @@ typedef struct percept_drops {
     uint64_t lost_upstream_count;
 } percept_drops;
 
+/* One block of original sound. Neighbouring windows share the blocks on their border. */
+typedef struct percept_sound {
+    int64_t first_frame_ns;           /* hub time of the block's first original frame */
+    struct percept_audio_block block; /* a checked copy */
+    const int16_t* original;          /* block.frame_count * block.channel_count samples, interleaved */
+    const int16_t* mono;              /* block.mono_count samples at 16 kHz */
+} percept_sound;
+
 /* A window [t0_ns, t1_ns). The *_block members are checked copies; the arrays lie in read-only shared memory and hold
  * as many elements as the block says. An array is NULL, and its block zero, when the window does not hold that stream.
  * The daemon may take a window back at any time: what was read counts only if percept_window_is_valid says so after. */
@@ -101,7 +110,28 @@ typedef struct percept_window {
     struct percept_motion_block motion_block;
     const struct percept_imu_row* imu_rows;
     const struct percept_motion_feature* motion_features;
+    const percept_sound* sounds; /* the sound blocks that overlap the window, in order; NULL = none */
+    uint32_t sound_count;
+    uint32_t reserved;
 } percept_window;
+
+/* What session and daemon have done, as the last notice told; all zero before the first one. Durations are from a
+ * window's closing to its tokens. */
+typedef struct percept_statistics {
+    uint64_t windows_sent_count;
+    uint64_t windows_released_count;
+    percept_drops drops;
+    uint64_t windows_closed_count;
+    uint64_t hot_path_allocations_count; /* heap allocations on the daemon's data threads */
+    uint64_t camera_copied_bytes;        /* copied in user space after the slot was filled */
+    uint64_t gate_reference_bytes;       /* luma of encoded patches, remembered by the patch gate */
+    double window_to_tokens_p50_us;
+    double window_to_tokens_p99_us;
+    double window_to_tokens_max_us;
+    uint64_t mel_slices_lost_count;
+    uint64_t imu_rows_lost_count;
+    uint64_t invalid_samples_count; /* that a sensor or provider should not have sent */
+} percept_statistics;
 
 /* The newest word of the daemon about the session. count 0 = none so far; it grows by 1 per notice. */
 typedef struct percept_notice {
@@ -148,6 +178,13 @@ PERCEPT_API const char* percept_heap(const percept_client* client);
 
 /// The newest notice.
 PERCEPT_API percept_notice percept_last_notice(const percept_client* client);
+
+/// Ends the session and waits for its final statistics; windows that still arrive are dropped. After this only
+/// percept_close and the functions that read what is there may be called.
+PERCEPT_API int percept_end(percept_client* client, int timeout_ms);
+
+/// The statistics of the newest notice that carried some (the end of a recording, percept_end, ...).
+PERCEPT_API percept_statistics percept_last_statistics(const percept_client* client);
 
 /// One sentence on the last error of the client, or with NULL of this thread's last failed connect. Never NULL.
 PERCEPT_API const char* percept_last_error(const percept_client* client);

@@ -61,6 +61,9 @@ public:
     [[nodiscard]] std::span<const percept_motion_feature> motion_features() const noexcept {
         return {window_->motion_features, window_->motion_block.feature_count};
     }
+    [[nodiscard]] std::span<const percept_sound> sounds() const noexcept {
+        return {window_->sounds, window_->sound_count};
+    }
 
 private:
     percept_client* client_;
@@ -104,6 +107,10 @@ public:
         ended_ = status == PERCEPT_END_OF_STREAM;
         return status == PERCEPT_OK ? std::optional<Window>(std::in_place, client_, window) : std::nullopt;
     }
+
+    /// Ends the session; false = the final statistics did not come in time. Throws Error.
+    bool end(int timeout_ms = 2000) { return check(percept_end(client_, timeout_ms)) == PERCEPT_OK; }
+    [[nodiscard]] percept_statistics last_statistics() const noexcept { return percept_last_statistics(client_); }
 
     [[nodiscard]] bool ended() const noexcept { return ended_; }
     [[nodiscard]] int fd() const noexcept { return percept_fd(client_); }

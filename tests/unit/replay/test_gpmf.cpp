@@ -9,6 +9,7 @@
 #include "cadence.hpp"
 #include "gpmf.hpp"
 
+using namespace perceptd;
 using namespace perceptd::replay;
 
 namespace {

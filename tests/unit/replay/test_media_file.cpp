@@ -8,6 +8,7 @@
 #include "recording.hpp"
 #include "replay_files.hpp"
 
+using namespace perceptd;
 using namespace perceptd::replay;
 using namespace perceptd::replay::test;
 

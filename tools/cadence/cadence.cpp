@@ -4,7 +4,7 @@
 #include <numbers>
 #include <vector>
 
-namespace perceptd::replay {
+namespace perceptd {
 
 std::optional<double> step_cadence_hz(std::span<const AccelMagnitude> samples) {
     if (samples.size() < 16) {
@@ -48,4 +48,4 @@ std::optional<double> step_cadence_hz(std::span<const AccelMagnitude> samples) {
     return cadence_hz;
 }
 
-}  // namespace perceptd::replay
+}  // namespace perceptd

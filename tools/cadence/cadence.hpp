@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-namespace perceptd::replay {
+namespace perceptd {
 
 struct AccelMagnitude {
     std::int64_t time_ns = 0;
@@ -18,4 +18,4 @@ struct AccelMagnitude {
 /// Empty below 2 s of samples or where the magnitude does not vary.
 [[nodiscard]] std::optional<double> step_cadence_hz(std::span<const AccelMagnitude> samples);
 
-}  // namespace perceptd::replay
+}  // namespace perceptd
