@@ -11,6 +11,7 @@ namespace perceptd::generate {
 namespace {
 
 constexpr double kCostShare = 0.1;        // of the newest sample in the mean
+constexpr double kCommonShare = 0.75;     // of a change that is taken to be the machine's, not the depth's
 constexpr double kLargestJump = 4;        // of a sample over the mean
 constexpr std::uint32_t kProbeDepth = 1;  // the cheapest that tells anything
 
@@ -55,7 +56,16 @@ void Depth::note_cost(std::uint32_t drafted, double cost) noexcept {
         return;
     }
     double& mean = costs_[static_cast<std::size_t>(place - kDepths.begin())];
-    mean = mean == 0 ? cost : mean + kCostShare * (std::min(cost, kLargestJump * mean) - mean);
+    if (mean == 0) {
+        mean = cost;
+        return;
+    }
+    // A machine that becomes slower is slower at every depth: without that a busy minute would favour what ran before
+    // it.
+    const double change = kCostShare * (std::min(cost / mean, kLargestJump) - 1);
+    for (double& other : costs_) {
+        other *= 1 + (&other == &mean ? change : kCommonShare * change);
+    }
 }
 
 double Depth::cost_of(std::uint32_t depth) const noexcept {
