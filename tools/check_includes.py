@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The include ladder: each stage of daemon/ includes only itself and earlier stages; client and tools never the daemon,
-but for tools/model, which makes what the model stage reads."""
+but for tools/model, which makes what the model stage reads, and tools/generate, which generates without a daemon."""
 import pathlib
 import re
 import sys
@@ -9,7 +9,8 @@ LADDER = ["base", "fence", "arena", "sensor", "sync", "tokens", "power", "model"
           "generate", "session", "bus"]
 ONLY_IN = {"sdbus-c++/": ["bus"], "spdlog/": ["base"], "xf86drm": ["fence", "queue"], "linux/videodev2": ["sensor"],
            "alsa/": ["sensor"]}
-TOOL_MAY_USE = {"tools/model": LADDER[:LADDER.index("engine") + 1]}
+TOOL_MAY_USE = {"tools/model": LADDER[:LADDER.index("engine") + 1],
+                "tools/generate": LADDER[:LADDER.index("generate") + 1]}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
