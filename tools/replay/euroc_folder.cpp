@@ -163,15 +163,15 @@ std::unique_ptr<Sensor> open_if_present(const filesystem::path& folder) {
 
 }  // namespace
 
-std::unique_ptr<Recording> open_euroc_folder(const std::filesystem::path& given) {
+std::unique_ptr<Recording> open_euroc_folder(const std::filesystem::path& given, const std::string& camera_folder) {
     const filesystem::path folder = filesystem::is_directory(given / "mav0") ? given / "mav0" : given;
     av_log_set_level(AV_LOG_FATAL);  // what matters reaches the caller as an exception
-    auto camera = open_if_present<EurocCamera>(folder / "cam0");
+    auto camera = open_if_present<EurocCamera>(folder / camera_folder);
     auto imu = open_if_present<EurocImu>(folder / "imu0");
     auto microphone = open_if_present<EurocMicrophone>(folder / "mic0");
     if (!camera && !imu && !microphone) {
-        throw RecordingError(folder.string() +
-                             ": has neither cam0, imu0 nor mic0; give the folder that holds them (or its mav0)");
+        throw RecordingError(folder.string() + ": has neither " + camera_folder +
+                             ", imu0 nor mic0; give the folder that holds them (or its mav0)");
     }
     return std::make_unique<MergedRecording<EurocCamera, EurocMicrophone, EurocImu>>(
         std::move(camera), std::move(microphone), std::move(imu));

@@ -7,7 +7,7 @@
 
 namespace perceptd::replay {
 
-std::unique_ptr<Recording> open_recording(const std::filesystem::path& path) {
+std::unique_ptr<Recording> open_recording(const std::filesystem::path& path, const std::string& camera) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
     if (!std::filesystem::exists(status)) {
@@ -15,7 +15,7 @@ std::unique_ptr<Recording> open_recording(const std::filesystem::path& path) {
                              "; give the path of a media file or an EuRoC folder");
     }
     if (std::filesystem::is_directory(status)) {
-        return open_euroc_folder(path);
+        return open_euroc_folder(path, camera);
     }
     if (!std::filesystem::is_regular_file(status)) {
         throw RecordingError(path.string() + ": not a regular file; give a media file or an EuRoC folder");

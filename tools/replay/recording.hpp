@@ -86,7 +86,9 @@ public:
 };
 
 /// Opens a media file or, for a folder, an EuRoC/ASL recording. Throws RecordingError.
-[[nodiscard]] std::unique_ptr<Recording> open_recording(const std::filesystem::path& path);
+/// `camera` names the one to play of an EuRoC folder's cameras; a media file has one.
+[[nodiscard]] std::unique_ptr<Recording> open_recording(const std::filesystem::path& path,
+                                                        const std::string& camera = "cam0");
 
 /// Bytes that write_frame needs. Throws std::invalid_argument for a stride below the width.
 [[nodiscard]] std::size_t frame_bytes(const CameraFormat& format, std::size_t stride_bytes);

@@ -16,18 +16,21 @@ using namespace perceptd::replay;
 
 constexpr const char* usage =
     "Usage: perceptd-replay FILE|FOLDER [--socket PATH] [--pace realtime|fast] [--loop] [--sensors LIST]\n"
+    "                       [--camera cam0|cam1]\n"
     "Plays a media file (with GPMF telemetry) or an EuRoC folder through perceptd, whose configuration must leave the\n"
     "sensors to a provider. Waits until a client subscribes; ends when the recording is over and the clients are "
     "gone.\n"
     "  --socket PATH    the daemon's channel socket (default /run/perceptd/channel.sock)\n"
     "  --pace           realtime (default), or fast: as fast as the clients read\n"
     "  --loop           begin again at the end\n"
-    "  --sensors LIST   only these, of camera,microphone,imu\n";
+    "  --sensors LIST   only these, of camera,microphone,imu\n"
+    "  --camera NAME    which camera of an EuRoC folder: cam0 (default) or cam1\n";
 
 struct CommandLine {
     std::string recording;
     std::string socket = "/run/perceptd/channel.sock";
     std::string sensors;
+    std::string camera = "cam0";
     PlayerOptions player;
 };
 
@@ -59,6 +62,11 @@ bool parse(int argc, char** argv, CommandLine& line) {
             line.socket = argv[++i];
         } else if (argument == "--sensors" && has_value) {
             line.sensors = std::string(",") + argv[++i] + ",";
+        } else if (argument == "--camera" && has_value) {
+            line.camera = argv[++i];
+            if (line.camera != "cam0" && line.camera != "cam1") {
+                return wrong("--camera is cam0 or cam1, not '" + line.camera + "'");
+            }
         } else if (argument == "--pace" && has_value) {
             const std::string pace = argv[++i];
             if (pace != "realtime" && pace != "fast") {
@@ -93,7 +101,7 @@ void keep_only(const std::string& sensors, perceptd::v1::Provide& offer) {
 
 int replay(const CommandLine& line) {
     catch_signals();
-    const auto open = [&line] { return open_recording(line.recording); };
+    const auto open = [&line] { return open_recording(line.recording, line.camera); };
     const std::filesystem::path path(line.recording);
     const std::string name = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
     // Opened here too, so that a file that is no recording fails before anybody waits for it.

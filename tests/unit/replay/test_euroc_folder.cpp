@@ -68,6 +68,26 @@ constexpr const char* camera_table = "#timestamp [ns],filename\n1000000000,a.png
 
 }  // namespace
 
+TEST_CASE("EuRoC: the second camera plays when it is asked for, and only then") {
+    const TemporaryFolder folder;
+    write_camera(folder, camera_table);
+    folder.write("cam1/data.csv", "#timestamp [ns],filename\n1000000000,c.png\n1050000000,c.png\n1100000000,c.png\n");
+    folder.write("cam1/data/c.png", png_bytes(70));
+    const auto frames_and_luma = [&](const std::string& camera) {
+        const auto recording = open_recording(folder.path(), camera);
+        std::pair<int, int> found{0, 0};
+        while (recording->next()) {
+            std::vector<std::uint8_t> pixels(8 * 6);
+            recording->write_frame(pixels, 8);
+            ++found.first;
+            found.second = pixels[3 * 8 + 5];
+        }
+        return found;
+    };
+    CHECK(frames_and_luma("cam0").first == 2);
+    CHECK(frames_and_luma("cam1") == std::pair<int, int>{3, 70});
+}
+
 TEST_CASE("EuRoC: camera, IMU and sound come out in time order") {
     const TemporaryFolder folder;
     write_camera(folder, camera_table);
