@@ -287,6 +287,10 @@ void merge_configuration(ConfigurationDocument& base, const ConfigurationDocumen
 }
 
 ConfigurationDocument read_configuration_layers(const std::string& root) {
+    if (!root.empty() && !std::filesystem::is_directory(root)) {
+        throw Error(ErrorCode::InvalidConfiguration,
+                    root + ": is no folder; --root names the one that holds etc/perceptd");
+    }
     std::vector<std::string> paths{root + "/usr/share/perceptd/perceptd.json", root + "/etc/perceptd/perceptd.json"};
     const std::size_t fixed_count = paths.size();
     for (std::string& path : drop_ins_of(root + "/etc/perceptd/conf.d")) {

@@ -1,5 +1,7 @@
 #include "daemon.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -42,7 +44,9 @@ session::BlockOut block_of(std::uint32_t arena_id, arena::Arena* arena, const Bl
 session::QuotaLimits limits_of(const SessionSettings& settings) {
     session::QuotaLimits limits;
     limits.sessions_total = settings.max_count;
-    limits.sessions_per_uid = settings.max_count;
+    // Half: connections that say nothing must not lock everybody else out.
+    limits.sessions_per_uid = (settings.max_count + 1) / 2;
+    limits.owner_uid = ::geteuid();
     limits.windows_per_session = settings.max_windows_in_flight;
     limits.windows_per_uid = settings.max_windows_in_flight * settings.max_count;
     return limits;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -161,6 +162,9 @@ int main(int argc, char** argv) {
         perceptd::Settings settings = perceptd::load_settings(line.root);
         if (line.print_config) {
             std::cout << perceptd::to_json_text(settings) << '\n';
+            if (!std::cout.flush()) {
+                throw std::runtime_error("the output could not be written; is the disk full?");
+            }
             return 0;
         }
         if (line.check_config) {

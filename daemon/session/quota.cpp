@@ -23,7 +23,7 @@ Quota::Claim Quota::open_session(uid_t uid) {
                limits_.sessions_total, session_count_);
     }
     Use& use = use_by_uid_[uid];
-    if (use.session_count >= limits_.sessions_per_uid) {
+    if (uid != limits_.owner_uid && use.session_count >= limits_.sessions_per_uid) {
         refuse("user " + std::to_string(uid) + " has as many sessions as it may; close one first",
                limits_.sessions_per_uid, use.session_count);
     }

@@ -15,8 +15,9 @@ namespace perceptd::session {
 struct QuotaLimits {
     std::uint32_t sessions_total = 64;
     std::uint32_t sessions_per_uid = 8;
-    std::uint32_t windows_per_session = 8;  ///< unreleased
-    std::uint32_t windows_per_uid = 24;     ///< unreleased, over all sessions of the user
+    uid_t owner_uid = static_cast<uid_t>(-1);  ///< the daemon's own user: only the total binds it
+    std::uint32_t windows_per_session = 8;     ///< unreleased
+    std::uint32_t windows_per_uid = 24;        ///< unreleased, over all sessions of the user
 };
 
 /// Thread-bound (main thread). Must outlive its claims.

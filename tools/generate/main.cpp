@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -186,7 +187,11 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : 2;
     }
     try {
-        return run(arguments);
+        const int status = run(arguments);
+        if (!std::cout.flush()) {
+            throw std::runtime_error("the output could not be written; is the disk full?");
+        }
+        return status;
     } catch (const std::exception& error) {
         std::cerr << "perceptd-generate: " << error.what() << '\n';
         return 1;

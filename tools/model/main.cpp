@@ -3,6 +3,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <stdexcept>
 
 #include "inspection.hpp"
 #include "packing.hpp"
@@ -155,7 +156,11 @@ int main(int argc, char** argv) {
     add_plan(app, action);
     try {
         app.parse(argc, argv);
-        return action();
+        const int status = action();
+        if (!std::cout.flush()) {
+            throw std::runtime_error("the output could not be written; is the disk full?");
+        }
+        return status;
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : 2;
     } catch (const std::exception& error) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 #include <map>
+#include <system_error>
 #include <vector>
 
 #include "base/error.hpp"
@@ -80,6 +82,10 @@ MatrixPlan plan_of(const model::WeightMatrix& matrix, const model::TensorInfo& t
 
 void quantize(const std::string& input, const std::string& output_path, model::Encoding encoding,
               const std::string& calibration_path) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(input, output_path, ignored)) {
+        throw Error(ErrorCode::InvalidArgument, output_path + ": is the input; name another file for the output");
+    }
     const Calibration calibration(calibration_path);
     const model::ModelFile file = model::ModelFile::open(input, model::Backing::Mapped);
     const model::Gguf source = model::Gguf::parse(file.bytes(), input);

@@ -1,9 +1,11 @@
 // The command line of perceptctl: options in, exit status out (0 done, 1 failed, 2 wrong usage).
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <iostream>
 #include <percept/percept.hpp>
+#include <stdexcept>
 
 #include "listing.hpp"
 #include "watch.hpp"
@@ -32,7 +34,11 @@ void add_watch(CLI::App& app, Commands& commands) {
     watch->add_flag("--summary", options.summary_only, "Only the summary at the end");
     watch->add_option("--count", options.count, "Stop after this many windows")
         ->type_name("N")
-        ->check(CLI::PositiveNumber);
+        ->check([](const std::string& text) {
+            const bool is_count = !text.empty() && text.size() < 10 && text[0] != '0' &&
+                                  text.find_first_not_of("0123456789") == std::string::npos;
+            return std::string(is_count ? "" : "must be a whole number of at least 1");
+        });
     watch->add_flag("--until-end", options.until_end, "Run to the end of a recording; fail if it breaks off before");
     watch->callback([&commands] { commands.chosen = [&commands] { return perceptctl::watch(commands.watch); }; });
 }
@@ -73,7 +79,11 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        return commands.chosen();
+        const int status = commands.chosen();
+        if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout.flush()) {
+            throw std::runtime_error("the output could not be written; is the disk full?");
+        }
+        return status;
     } catch (const std::exception& error) {
         std::cerr << "perceptctl: " << error.what() << "\n";
         return 1;

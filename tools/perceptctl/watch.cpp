@@ -176,6 +176,10 @@ int watch(const WatchOptions& options) {
             if (client.ended()) {
                 break;
             }
+            if (options.until_end && client.last_notice().kind == PERCEPT_NOTICE_SENSOR_LOST) {
+                broken_off = "the recording broke off before its end";
+                break;
+            }
             if (!window) {
                 waited_ms += kPollMs;
                 if (waited_ms == kPatienceMs) {

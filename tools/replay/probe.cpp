@@ -122,9 +122,12 @@ int run(int argc, char** argv) {
             usable = false;
         }
     }
+    const bool wants_help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
     if (!usable || path == nullptr) {
-        std::fprintf(stderr, "usage: perceptd-recording-info FILE [--json]\n");
-        return 2;
+        std::fprintf(wants_help ? stdout : stderr,
+                     "Usage: perceptd-recording-info FILE|FOLDER [--json]\n"
+                     "Says what a media file or an EuRoC folder holds: frames, sound, motion and their rates.\n");
+        return wants_help ? 0 : 2;
     }
     const auto recording = open_recording(path);
     const Summary summary = summarize(*recording);

@@ -28,6 +28,16 @@ TEST_CASE("sessions are limited per user and in total") {
     CHECK_NOTHROW(static_cast<void>(quota.open_session(1)));
 }
 
+TEST_CASE("a user who fills its share locks neither others nor the daemon's own user out") {
+    Quota quota({.sessions_total = 4, .sessions_per_uid = 2, .owner_uid = 7});
+    const Quota::Claim idle_a = quota.open_session(65534);
+    const Quota::Claim idle_b = quota.open_session(65534);
+    CHECK_THROWS_AS(quota.open_session(65534), Error);
+    const Quota::Claim own_a = quota.open_session(7);
+    const Quota::Claim own_b = quota.open_session(7);
+    CHECK_THROWS_AS(quota.open_session(7), Error);  // the total binds everybody
+}
+
 TEST_CASE("windows are limited per session and per user, and end with the claim") {
     Quota quota({.windows_per_session = 2, .windows_per_uid = 3});
     Quota::Claim other = quota.open_session(1);
