@@ -89,6 +89,9 @@ std::size_t scale_bytes(const WeightView& matrix) noexcept {
 }
 
 void copy_scales(const model::WeightMatrix& matrix, std::byte* to) {
+    if (matrix.row_scales.empty()) {
+        return;
+    }
     std::memcpy(to, matrix.row_scales.data(), matrix.row_scales.size());
     for (std::size_t row = 0; row < matrix.row_scales.size() / sizeof(float); ++row) {
         float scale = 0;
