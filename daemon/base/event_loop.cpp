@@ -72,9 +72,9 @@ int ignore_defer(sd_event_source*, void*) noexcept {
     return 0;
 }
 int dispatch_once(sd_event_source* native, void* data) noexcept {
-    const std::unique_ptr<EventLoop::Handler> handler(static_cast<EventLoop::Handler*>(data));
-    sd_event_source_disable_unref(native);
-    return guarded(*handler);
+    const int result = guarded(*static_cast<EventLoop::Handler*>(data));
+    sd_event_source_set_floating(native, 0);  // the loop's reference was the last one: gone after this dispatch
+    return result;
 }
 
 }  // namespace
@@ -115,7 +115,11 @@ void EventLoop::defer(Handler handler) {
     auto owned = std::make_unique<Handler>(std::move(handler));
     sd_event_source* native = nullptr;
     check(sd_event_add_defer(event_, &native, dispatch_once, owned.get()), "sd_event_add_defer");
+    // From here on the loop owns both, also when it ends before they ran.
+    sd_event_source_set_destroy_callback(native, [](void* data) { delete static_cast<Handler*>(data); });
     static_cast<void>(owned.release());
+    sd_event_source_set_floating(native, 1);
+    sd_event_source_unref(native);
 }
 
 std::unique_ptr<EventSource> EventLoop::add_prepare(Handler handler) {
