@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } catch (const RecordingError&) {
     }
     try {
-        const auto recording = open_euroc_folder(folder());
+        const auto recording = open_euroc_folder(folder(), "cam0");
         std::int64_t last_ns = 0;
         while (const auto event = recording->next()) {
             const std::int64_t time_ns = std::get<ImuRow>(*event).time_ns;
