@@ -328,7 +328,14 @@ void Daemon::deliver(const WindowRecord& record) {
     sessions_.deliver(window);
     if (record.plan.last) {
         has_ended_ = true;
-        sessions_.notify(session::NoticeKind::EndOfStream, "the recording is over");
+        const auto is_damaged = [this](Kind kind) {
+            return bank_.has(kind) && bank_.source(kind)->counters(kind).ended_early.load(std::memory_order_relaxed);
+        };
+        if (std::any_of(sensor::kKinds.begin(), sensor::kKinds.end(), is_damaged)) {
+            sessions_.notify(session::NoticeKind::SensorLost, "the recording is damaged and ended before its time");
+        } else {
+            sessions_.notify(session::NoticeKind::EndOfStream, "the recording is over");
+        }
     }
 }
 

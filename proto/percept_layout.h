@@ -121,9 +121,9 @@ struct percept_motion_block {
 
 /* ---- Feed: what a sensor provider process shares with the daemon ---- */
 enum { PERCEPT_STREAM_CAMERA = 1u, PERCEPT_STREAM_AUDIO = 2u, PERCEPT_STREAM_IMU = 3u };
-/* GAP: samples before this one were lost. END: the stream is over. MARK: no sample, but the promise that none of the
- * stream before hub_ns will come. END and MARK need stream, run and hub_ns alone. */
-enum { PERCEPT_FEED_GAP = 1u, PERCEPT_FEED_END = 2u, PERCEPT_FEED_MARK = 4u };
+/* GAP: samples before this one were lost. END: the stream is over; with DAMAGED, before its time. MARK: no sample, but
+ * the promise that none of the stream before hub_ns will come. END and MARK need stream, run and hub_ns alone. */
+enum { PERCEPT_FEED_GAP = 1u, PERCEPT_FEED_END = 2u, PERCEPT_FEED_MARK = 4u, PERCEPT_FEED_DAMAGED = 8u };
 
 #define PERCEPT_FEED_RING_RECORDS 1024u
 #define PERCEPT_FEED_FREE_SLOTS 256u

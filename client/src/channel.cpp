@@ -106,9 +106,15 @@ std::optional<Packet> Channel::receive() {
     header.msg_control = control.data();
     header.msg_controllen = control.size();
     ssize_t received = -1;
-    do {
-        received = ::recvmsg(socket_.borrow(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (received < 0 && errno == EINTR);
+    bool was_reset = false;
+    while ((received = ::recvmsg(socket_.borrow(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)) < 0) {
+        if (errno == ECONNRESET && !was_reset) {
+            // The daemon closed with our bytes unread: the kernel says so once, before what the daemon had sent.
+            was_reset = true;
+        } else if (errno != EINTR) {
+            break;
+        }
+    }
     if (received < 0) {
         if (errno == EAGAIN) {
             return std::nullopt;

@@ -314,7 +314,22 @@ void Connection::require_alive() const {
 }
 
 void Connection::send_or_throw(const v1::ClientMessage& message) {
-    if (!channel_.send(message)) {
+    bool is_sent = false;
+    try {
+        is_sent = channel_.send(message);
+    } catch (const Failure& failure) {
+        if (failure.status() != PERCEPT_ERROR_DISCONNECTED) {
+            throw;
+        }
+        // The daemon hung up. What it said before lies in the socket: the reason, where it gave one.
+        while (const std::optional<Packet> packet = channel_.receive()) {
+            if (packet->message.has_error()) {
+                refuse(packet->message.error());
+            }
+        }
+        throw;
+    }
+    if (!is_sent) {
         throw Failure(PERCEPT_ERROR_DISCONNECTED,
                       "perceptd does not read its channel: see 'systemctl status perceptd'");
     }

@@ -16,7 +16,13 @@ namespace {
 
 constexpr int kLongestWaitMs = 20;  // bounds what a provider that rings no bell can delay
 constexpr std::int64_t kQueueNapNs = 200 * kNsPerUs;
+constexpr std::uint32_t kKnownFlags = PERCEPT_FEED_GAP | PERCEPT_FEED_END | PERCEPT_FEED_MARK | PERCEPT_FEED_DAMAGED;
 constexpr std::uint64_t kRefusedMax = 4096;  // per run; more is a broken provider
+
+/// Known ones, and DAMAGED only as a word about END.
+constexpr bool are_flags_good(std::uint32_t flags) noexcept {
+    return (flags & ~kKnownFlags) == 0 && (flags & (PERCEPT_FEED_END | PERCEPT_FEED_DAMAGED)) != PERCEPT_FEED_DAMAGED;
+}
 
 }  // namespace
 
@@ -190,7 +196,7 @@ void FeedSource::take(const percept_feed_record& record, const std::atomic<bool>
     }
     const std::size_t index = std::size_t{record.stream} - 1;
     if (record.stream == 0 || index >= kKindCount || !streams_[index].is_on || streams_[index].check.has_ended() ||
-        (record.flags & ~(PERCEPT_FEED_GAP | PERCEPT_FEED_END | PERCEPT_FEED_MARK)) != 0) {
+        !are_flags_good(record.flags)) {
         refuse(index, record);
         return;
     }
@@ -248,6 +254,8 @@ void FeedSource::take_end_or_mark(Kind kind, const percept_feed_record& record,
     newest_hub_ns_ = std::max(newest_hub_ns_, record.hub_ns);
     const bool is_end = (record.flags & PERCEPT_FEED_END) != 0;
     if (is_end) {
+        counters_[index_of(kind)].ended_early.store((record.flags & PERCEPT_FEED_DAMAGED) != 0,
+                                                    std::memory_order_relaxed);
         stream.check.end();
     }
     // An end is never lost; a mark may be.

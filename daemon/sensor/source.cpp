@@ -18,6 +18,7 @@ void StreamCounters::reset() noexcept {
         counter->store(0, std::memory_order_relaxed);
     }
     last_at_ns.store(0, std::memory_order_relaxed);
+    ended_early.store(false, std::memory_order_relaxed);
 }
 
 const char* word_of(Kind kind) noexcept {

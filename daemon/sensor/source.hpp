@@ -42,6 +42,7 @@ struct StreamCounters {
     std::atomic<std::uint64_t> gap_count{0};
     std::atomic<std::uint64_t> invalid_count{0};
     std::atomic<std::int64_t> last_at_ns{0};  ///< hub time of the last sample; 0 = none yet
+    std::atomic<bool> ended_early{false};     ///< a recording is damaged: its end came before its time
 
     /// Before a start.
     void reset() noexcept;

@@ -53,6 +53,9 @@ def main():
         drafted = answer(target, PROMPT, "--depth", "4", "--draft", draft)
         assert drafted["accepted"] > 0 and drafted["context_capacity_tokens"] == 256, drafted
         assert generate(target, PROMPT, "--tokens", "5").stdout.endswith("\n")
+        with open("/dev/full", "w") as full:
+            lost = subprocess.run([GENERATE, target, PROMPT, "--tokens", "5"], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert lost.returncode == 1 and "could not be written" in lost.stderr, lost
         refused(["another vocabulary"], 1, target, PROMPT, "--draft", other)
         refused(["do not fit", "256"], 1, target, PROMPT + " x" * 200)
         refused(["temperature"], 1, target, PROMPT, "--temperature", "-1")

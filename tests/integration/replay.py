@@ -73,13 +73,15 @@ class Daemon:
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def play(self, recording, *options):
-        """(windows, summary) of a whole recording, and what the player said."""
+        """(windows, summary) of a whole recording, and what the player said. The watcher fails if the player does."""
         replay = self.replay(recording, *options)
-        output, errors = self.watch("--until-end").communicate(timeout=120)
+        watcher = self.watch("--until-end")
+        output, errors = watcher.communicate(timeout=120)
         said = replay.communicate(timeout=30)[1]
         lines = [json.loads(line) for line in output.splitlines()]
         if not lines:
             raise AssertionError(errors + said)
+        check(watcher.returncode == replay.returncode, f"watcher and player end alike: {replay.returncode}; {errors[-80:]}")
         return lines[:-1], lines[-1], replay.returncode, said
 
 
@@ -169,8 +171,10 @@ def test_media(place):
         bad = daemon.replay(cut, "--pace", "fast", ready=False)
         first = bad.stderr.readline()
         if "ready" in first:
-            output, _ = daemon.watch("--until-end", "--sensors", "camera").communicate(timeout=60)
+            watcher = daemon.watch("--until-end", "--sensors", "camera")
+            output, told = watcher.communicate(timeout=60)
             said = bad.communicate(timeout=20)[1]
+            check(watcher.returncode == 1 and "damaged" in told, "the watcher of a cut movie is told: " + told.strip())
             check(bad.returncode == 1 and " s: " in said and "cut.mp4" in said, "a cut movie: " + said.strip()[-160:])
             check(0 < json.loads(output.splitlines()[-1])["frames"] < 100, "what is there is played, the stream ends")
         else:
@@ -232,6 +236,14 @@ def test_provider_killed(place):
             client.send_signal(signal.SIGTERM)
             output, _ = client.communicate(timeout=20)
             check(client.returncode == 0 and json.loads(output.splitlines()[-1])["windows"] > 0, "the client sums up")
+        replay = daemon.replay(place / "long")
+        client = daemon.watch("--until-end")
+        client.stdout.readline()
+        replay.kill()
+        replay.communicate()
+        output, told = client.communicate(timeout=20)
+        check(client.returncode == 1 and "before its end" in told, "who waits for the end of a killed recording is told")
+        check(json.loads(output.splitlines()[-1])["windows"] > 0, "with the sum of what came")
         check(wait_for(lambda: daemon.descriptors() <= idle), "killed providers leave no descriptor")
         _, summary, code, _ = daemon.play(place / "long", "--pace", "fast")
         check(code == 0 and summary["imu_samples"] == 1200, "a provider may come back")

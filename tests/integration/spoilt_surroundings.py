@@ -61,6 +61,7 @@ def unreadable_configuration():
     elif subprocess.run([daemon_path, "--version"], user=NOBODY, capture_output=True).returncode == 0:
         code, said = fails(root, "--check-config", user=NOBODY)
     else:
+        print("skipped: a file that may not be read: another user cannot run the daemon from this folder")
         return
     check(code == EXIT_CONFIG and "perceptd.json" in said, "a file that may not be read: " + said.strip())
 
@@ -141,7 +142,20 @@ def killed_daemon():
         check(daemon.stop() == 0, "and stops cleanly")
 
 
+def missing_root():
+    code, said = fails(pathlib.Path("/nonexistent/root"), "--check-config")
+    check(code == EXIT_CONFIG and "/nonexistent/root" in said, "a root that is no folder: " + said.strip())
+
+
+def full_disk():
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([daemon_path, "--print-config"], stdout=full, stderr=subprocess.PIPE, text=True)
+    check(result.returncode == 1 and "could not be written" in result.stderr, "output that is lost: " + result.stderr.strip())
+
+
 unreadable_configuration()
+missing_root()
+full_disk()
 killed_daemon()
 reload_keeps_settings()
 read_only_configuration()

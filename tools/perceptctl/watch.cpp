@@ -169,6 +169,7 @@ int watch(const WatchOptions& options) {
     std::uint64_t notice_count = 0;
     int waited_ms = 0;
     std::string broken_off;
+    bool is_cut = false;
     while (stop_requested == 0 && (options.count == 0 || shown_count < options.count)) {
         try {
             const auto window = client.next_window(kPollMs);
@@ -177,7 +178,7 @@ int watch(const WatchOptions& options) {
                 break;
             }
             if (options.until_end && client.last_notice().kind == PERCEPT_NOTICE_SENSOR_LOST) {
-                broken_off = "the recording broke off before its end";
+                is_cut = true;
                 break;
             }
             if (!window) {
@@ -222,6 +223,9 @@ int watch(const WatchOptions& options) {
         }
     }
     std::printf("%s\n", options.json ? summary.to_json(heap).dump().c_str() : summary.to_text(heap).c_str());
+    if (is_cut && broken_off.empty()) {
+        broken_off = "the recording broke off before its end";
+    }
     if (!broken_off.empty()) {
         std::cerr << "perceptctl: " << broken_off << "\n";
         return 1;

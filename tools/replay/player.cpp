@@ -82,11 +82,11 @@ Player::Outcome Player::play(const Open& open) {
             char place[32];
             std::snprintf(place, sizeof(place), "%.3f s: ", double(newest_ns_ - pass_start_ns_) * 1e-9);
             fault_ = place + std::string(error.what());
-            end_streams();
+            end_streams(PERCEPT_FEED_END | PERCEPT_FEED_DAMAGED);
             return Outcome::Damaged;
         }
     }
-    end_streams();
+    end_streams(PERCEPT_FEED_END);
     return Outcome::Ended;
 }
 
@@ -237,12 +237,12 @@ bool Player::mark_others(std::uint32_t stream, std::int64_t time_ns) {
     return true;
 }
 
-void Player::end_streams() {
+void Player::end_streams(std::uint32_t flags) {
     for (std::uint32_t stream = PERCEPT_STREAM_CAMERA; stream <= PERCEPT_STREAM_IMU; ++stream) {
         if (run_.is_on[stream - 1]) {
             percept_feed_record end{};
             end.stream = stream;
-            end.flags = PERCEPT_FEED_END;
+            end.flags = flags;
             end.hub_ns = run_.hub_start_ns + std::max(newest_ns_, streams_[stream - 1].last_ns);
             static_cast<void>(provider_.submit(end));
         }

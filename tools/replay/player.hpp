@@ -54,7 +54,7 @@ private:
     [[nodiscard]] bool play_motion(const ImuRow& row);
     [[nodiscard]] bool mark_others(std::uint32_t stream, std::int64_t time_ns);
     [[nodiscard]] percept_feed_record record_at(std::uint32_t stream, std::int64_t time_ns);
-    void end_streams();
+    void end_streams(std::uint32_t flags);
     void report();
 
     SensorProvider& provider_;

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <percept/percept.hpp>
+#include <thread>
 
 #include "fake_daemon.hpp"
 
@@ -333,6 +334,25 @@ TEST_CASE("connecting explains what is wrong and what to do") {
         fake::Daemon daemon;
         daemon.send_welcome(9);
         CHECK(percept_connect_fd(daemon.client_fd, &client) == PERCEPT_ERROR_VERSION_MISMATCH);
+    }
+    SECTION("refused before the greeting") {
+        fake::Daemon daemon;
+        daemon.send_refusal("as many sessions as it may");
+        daemon.hang_up();
+        CHECK(percept_connect_fd(daemon.client_fd, &client) == PERCEPT_ERROR_REFUSED);
+        CHECK_THAT(percept_last_error(nullptr), Catch::Contains("as many sessions as it may"));
+    }
+    SECTION("refused with the greeting unread") {
+        fake::Daemon daemon;
+        std::thread refusing([&daemon] {
+            daemon.wait_for_message();
+            daemon.send_refusal("as many sessions as it may");
+            daemon.hang_up();
+        });
+        const int status = percept_connect_fd(daemon.client_fd, &client);
+        refusing.join();
+        CHECK(status == PERCEPT_ERROR_REFUSED);
+        CHECK_THAT(percept_last_error(nullptr), Catch::Contains("as many sessions as it may"));
     }
     SECTION("no socket") {
         CHECK(percept_connect_fd(::memfd_create("x", MFD_CLOEXEC), &client) == PERCEPT_ERROR_INVALID_ARGUMENT);

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <perceptd/v1/channel.pb.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -149,6 +150,20 @@ public:
         message.mutable_welcome()->set_version(version);
         message.mutable_welcome()->set_windows_in_flight_max(4);
         send(message);
+    }
+
+    void send_refusal(const std::string& text) const {
+        v1::ServerMessage message;
+        message.mutable_error()->set_code(v1::ERROR_CODE_QUOTA_EXCEEDED);
+        message.mutable_error()->set_text(text);
+        message.mutable_error()->set_fatal(true);
+        send(message);
+    }
+
+    /// Until the client's next message lies unread in the socket.
+    void wait_for_message() const {
+        pollfd entry{socket_, POLLIN, 0};
+        require(::poll(&entry, 1, 10'000) == 1, "the client says nothing");
     }
 
     int client_fd = -1;

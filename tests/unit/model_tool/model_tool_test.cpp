@@ -201,6 +201,9 @@ TEST_CASE("A calibration moves the error to where it does not matter") {
     };
     CHECK(error_of("weighted") < 0.8 * error_of("plain"));
     write_calibration("length", 64, 1);
+    const std::string before = content_of(path("source"));
+    CHECK_THROWS_WITH(quantize(path("source"), path("source"), Encoding::Q4_0, ""), Catch::Contains("is the input"));
+    CHECK(content_of(path("source")) == before);
     CHECK_THROWS_WITH(quantize(path("source"), path("x"), Encoding::Int4G32, path("length")),
                       Catch::Contains("64 values for 128 columns"));
     write_calibration("nan", 128, NAN);
