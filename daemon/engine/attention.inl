@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "engine/attention.hpp"
-#include "engine/number_formats.hpp"
 #include "engine/rows.inl"
+#include "model/fp8.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -27,7 +27,7 @@ bool encode_kv_row(KvFormat format, const float* row, std::size_t dimension, std
             case KvFormat::F16: L::store_f16(out + 2 * i, v); break;
             case KvFormat::Fp8E4m3:
                 for (std::size_t j = 0; j < 8; ++j) {
-                    out[i + j] = std::byte{e4m3_of(row[i + j], Overflow::Saturate)};
+                    out[i + j] = std::byte{model::encode_fp8(row[i + j], model::Fp8Format::E4m3, model::Fp8Overflow::Saturate)};
                 }
                 break;
             case KvFormat::Q8: break;

@@ -8,8 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/number_formats.hpp"
 #include "engine/weights.hpp"
+#include "model/blocks.hpp"
+#include "model/fp8.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -147,22 +148,22 @@ struct Lanes {
         return x;
     }
     static F load_f16(const std::byte* p) {
-        return floats([&](int i) { return float_of_f16(read<std::uint16_t>(p, i)); });
+        return floats([&](int i) { return model::decode_f16(read<std::uint16_t>(p, i)); });
     }
     static void store_f16(std::byte* p, F a) {
         for (int i = 0; i < 8; ++i) {
-            const std::uint16_t code = f16_of(a.v[i]);
+            const std::uint16_t code = model::encode_f16(a.v[i]);
             __builtin_memcpy(p + 2 * i, &code, 2);
         }
     }
     static F load_bf16(const std::byte* p) {
-        return floats([&](int i) { return float_of_bf16(read<std::uint16_t>(p, i)); });
+        return floats([&](int i) { return model::decode_bf16(read<std::uint16_t>(p, i)); });
     }
     template <int MantissaBits>
     static F load_fp8(const std::byte* p, float) {
         return floats([&](int i) {
             const auto code = std::to_integer<std::uint8_t>(p[i]);
-            return MantissaBits == 3 ? float_of_e4m3(code) : float_of_e5m2(code);
+            return model::decode_fp8(code, MantissaBits == 3 ? model::Fp8Format::E4m3 : model::Fp8Format::E5m2);
         });
     }
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "engine/number_formats.hpp"
+#include "model/blocks.hpp"
 #include "model/int4.hpp"
 
 namespace perceptd::engine {
@@ -151,7 +151,7 @@ const char* pack_scales(WeightKind kind, const std::byte* source, std::size_t co
                 model::int4_group_of({source, source_row_bytes(kind, columns)}, columns, shape.elements, g / per_block);
             const bool per_group = kind == WeightKind::Int4G32;
             header[(per_group ? 64 + 8 * j : 16) + row] = std::byte{group.zero};
-            const std::uint16_t scale = f16_of(group.scale);
+            const std::uint16_t scale = model::encode_f16(group.scale);
             return put_f16(per_group ? 16 * j : 0, reinterpret_cast<const std::byte*>(&scale));
         }
         default: return put_f16(16 * j, block);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/number_formats.hpp"
+#include "model/blocks.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -43,7 +43,7 @@ void each_tile(std::uint32_t whole, std::uint32_t tile, Body&& body) {
 float dot_f16(const float* a, const std::uint16_t* b, std::uint32_t count) noexcept {
     float sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-        sum = std::fma(a[i], float_of_f16(b[i]), sum);
+        sum = std::fma(a[i], model::decode_f16(b[i]), sum);
     }
     return sum;
 }
@@ -66,7 +66,7 @@ void fold_tile(const OnlineRows& state, std::uint32_t row, const float* scores, 
         const float share = std::exp(scores[p] - top);
         state.sum[row] += share;
         for (std::uint32_t i = 0; i < dim; ++i) {
-            acc[i] = std::fma(share, float_of_f16(values[std::uint64_t{p} * dim + i]), acc[i]);
+            acc[i] = std::fma(share, model::decode_f16(values[std::uint64_t{p} * dim + i]), acc[i]);
         }
     }
     state.top[row] = top;
@@ -148,7 +148,7 @@ void sum_values(const Attention& a, const float* shares) noexcept {
                 for (std::uint32_t p = 0; p < count; ++p) {
                     const float share = a.tile[std::uint64_t{r} * count + p];
                     for (std::uint32_t i = 0; i < dim; ++i) {
-                        sums[i] = std::fma(share, float_of_f16(a.kv_tile[a.row_at(p) + i]), sums[i]);
+                        sums[i] = std::fma(share, model::decode_f16(a.kv_tile[a.row_at(p) + i]), sums[i]);
                     }
                 }
             }

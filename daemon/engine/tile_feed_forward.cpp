@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/number_formats.hpp"
+#include "model/blocks.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -29,7 +29,7 @@ float accumulate(float acc, const std::byte* block, const ActivationGroup& group
                (codes[i] >> 4) * group.codes[place_in_group(i + kGroup / 2)];
     }
     sum += group.minus_8_sums[0] + group.minus_8_sums[1];
-    return std::fma(float_of_f16(half) * group.scale, static_cast<float>(sum), acc);
+    return std::fma(model::decode_f16(half) * group.scale, static_cast<float>(sum), acc);
 }
 
 float dot_row(const std::byte* row, const ActivationGroup* x, std::uint32_t groups) noexcept {

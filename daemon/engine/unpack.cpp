@@ -1,8 +1,9 @@
 // The reading side of pack.hpp: what value the packed bytes mean.
 #include <cstring>
 
-#include "engine/number_formats.hpp"
 #include "engine/pack.hpp"
+#include "model/blocks.hpp"
+#include "model/fp8.hpp"
 
 namespace perceptd::engine {
 namespace {
@@ -14,7 +15,7 @@ std::uint8_t byte_at(const std::byte* p, std::size_t i) noexcept {
 double f16_at(const std::byte* p, std::size_t i) noexcept {
     std::uint16_t code = 0;
     std::memcpy(&code, p + 2 * i, 2);
-    return static_cast<double>(float_of_f16(code));
+    return static_cast<double>(model::decode_f16(code));
 }
 
 double float_element(WeightKind kind, const std::byte* p) noexcept {
@@ -26,9 +27,9 @@ double float_element(WeightKind kind, const std::byte* p) noexcept {
             return static_cast<double>(value);
         }
         case WeightKind::F16: return f16_at(p, 0);
-        case WeightKind::Bf16: std::memcpy(&word, p, 2); return static_cast<double>(float_of_bf16(word));
-        case WeightKind::Fp8E4m3: return static_cast<double>(float_of_e4m3(byte_at(p, 0)));
-        default: return static_cast<double>(float_of_e5m2(byte_at(p, 0)));
+        case WeightKind::Bf16: std::memcpy(&word, p, 2); return static_cast<double>(model::decode_bf16(word));
+        case WeightKind::Fp8E4m3: return static_cast<double>(model::decode_fp8(byte_at(p, 0), model::Fp8Format::E4m3));
+        default: return static_cast<double>(model::decode_fp8(byte_at(p, 0), model::Fp8Format::E5m2));
     }
 }
 

@@ -12,8 +12,8 @@ CROSS = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-D_GNU_SOURCE", "-pthread"]
 # What the kernels stand on; the executor and what feeds it need libraries that a cross build may lack.
 KERNELS = ["engine/attention", "engine/convolution", "engine/kernels", "engine/kernels_neon", "engine/kernels_portable",
-           "engine/kv_pages", "engine/number_formats", "engine/operations", "engine/pack", "engine/rotary", "engine/unpack",
-           "engine/worker_team", "model/blocks", "model/int4", "base/contract", "base/error", "base/hot_path"]
+           "engine/kv_pages", "engine/operations", "engine/pack", "engine/rotary", "engine/unpack",
+           "engine/worker_team", "model/blocks", "model/fp8", "model/int4", "base/contract", "base/error", "base/hot_path"]
 
 
 def digest(command, instruction_set):

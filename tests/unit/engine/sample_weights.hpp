@@ -12,8 +12,9 @@
 
 #include "engine/activations.hpp"
 #include "engine/kernels.hpp"
-#include "engine/number_formats.hpp"
 #include "engine/pack.hpp"
+#include "model/blocks.hpp"
+#include "model/fp8.hpp"
 
 namespace perceptd::engine {
 
@@ -84,7 +85,7 @@ public:
         const std::byte* source = &bytes_[row * source_row_bytes(kind_, columns_)];
         const auto u8 = [&](std::size_t i) { return std::to_integer<unsigned>(source[i]); };
         const auto f16 = [&](std::size_t i) {
-            return float_of_f16(static_cast<std::uint16_t>(u8(i) | (u8(i + 1) << 8U)));
+            return model::decode_f16(static_cast<std::uint16_t>(u8(i) | (u8(i + 1) << 8U)));
         };
         Element e;
         const std::size_t g = k / 32;
@@ -96,10 +97,14 @@ public:
             case WeightKind::F32: std::memcpy(&e.plain, source + 4 * k, 4); break;
             case WeightKind::F16: e.plain = f16(2 * k); break;
             case WeightKind::Bf16:
-                e.plain = float_of_bf16(static_cast<std::uint16_t>(u8(2 * k) | (u8(2 * k + 1) << 8U)));
+                e.plain = model::decode_bf16(static_cast<std::uint16_t>(u8(2 * k) | (u8(2 * k + 1) << 8U)));
                 break;
-            case WeightKind::Fp8E4m3: e.plain = float_of_e4m3(static_cast<std::uint8_t>(u8(k))); break;
-            case WeightKind::Fp8E5m2: e.plain = float_of_e5m2(static_cast<std::uint8_t>(u8(k))); break;
+            case WeightKind::Fp8E4m3:
+                e.plain = model::decode_fp8(static_cast<std::uint8_t>(u8(k)), model::Fp8Format::E4m3);
+                break;
+            case WeightKind::Fp8E5m2:
+                e.plain = model::decode_fp8(static_cast<std::uint8_t>(u8(k)), model::Fp8Format::E5m2);
+                break;
             case WeightKind::Q4_0:
                 e.scale = f16(18 * g);
                 e.code = nibble(18 * g + 2) - 8;
@@ -209,7 +214,7 @@ private:
     }
     static void put_f16(std::byte* p, std::mt19937& random) {
         const float value = std::ldexp(static_cast<float>(random() % 2001) - 1000.0F, -14);
-        const std::uint16_t code = f16_of(value);
+        const std::uint16_t code = model::encode_f16(value);
         std::memcpy(p, &code, 2);
     }
     /// Makes the random bytes of one block a legal block.

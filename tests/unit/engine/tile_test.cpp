@@ -4,9 +4,9 @@
 #include <random>
 #include <vector>
 
-#include "engine/number_formats.hpp"
 #include "engine/tile_attention.hpp"
 #include "engine/tile_feed_forward.hpp"
+#include "model/blocks.hpp"
 #include "model/weights.hpp"
 
 namespace perceptd::engine {
@@ -165,7 +165,7 @@ TEST_CASE("planned attention moves the planned bytes and computes softmax(q k') 
     const auto halves = [&](unsigned seed) {
         std::vector<std::uint16_t> codes;
         for (const float value : noise(std::size_t{positions} * dim, seed, 1)) {
-            codes.push_back(f16_of(value));
+            codes.push_back(model::encode_f16(value));
         }
         return codes;
     };
@@ -178,14 +178,14 @@ TEST_CASE("planned attention moves the planned bytes and computes softmax(q k') 
         for (std::uint32_t p = 0; p < positions; ++p) {
             double score = 0;
             for (std::uint32_t i = 0; i < dim; ++i) {
-                score += static_cast<double>(q[r * dim + i]) * static_cast<double>(float_of_f16(k[p * dim + i]));
+                score += static_cast<double>(q[r * dim + i]) * static_cast<double>(model::decode_f16(k[p * dim + i]));
             }
             share[p] = std::exp(score * 0.25);
             sum += share[p];
         }
         for (std::uint32_t p = 0; p < positions; ++p) {
             for (std::uint32_t i = 0; i < dim; ++i) {
-                wanted[r * dim + i] += share[p] / sum * static_cast<double>(float_of_f16(v[p * dim + i]));
+                wanted[r * dim + i] += share[p] / sum * static_cast<double>(model::decode_f16(v[p * dim + i]));
             }
         }
     }
