@@ -80,7 +80,6 @@ void block_signals() {
         ::sigaddset(&handled, number);
     }
     ::pthread_sigmask(SIG_BLOCK, &handled, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
 }
 
 /// Null where systemd asks for no sign of life.
@@ -107,7 +106,7 @@ std::unique_ptr<perceptd::Watchdog> make_watchdog(perceptd::EventLoop& loop, con
 
 int serve(const CommandLine& line, perceptd::Settings settings) {
     using namespace perceptd;
-    block_signals();
+    ::signal(SIGPIPE, SIG_IGN);
     log::open(settings.log.level, log::journal_listens());
     EventLoop loop;
     session::SameUserAuthority same_user;
@@ -117,6 +116,8 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
     }
     session::Authority& authority = bus ? bus->authority() : same_user;
     Daemon daemon(loop, authority, {.settings = settings, .channel_path = line.channel_path});
+    // Not before: filling gigabytes of slots may take long, and a signal ends that at once. No thread exists yet.
+    block_signals();
     if (bus) {
         bus->serve(daemon);
     }

@@ -1,5 +1,6 @@
-// A GGUF file being written: the header first, then tensor after tensor. Owns a temporary file beside the target, which
-// becomes the target at commit() and is gone otherwise. Never holds more than its buffer.
+// A GGUF file being written: the header first, then tensor after tensor. Owns a file without a name in the target's
+// folder, which becomes the target at commit() and is gone otherwise, also when the process is killed. Never begins
+// what the disk has no room for.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,10 @@
 
 namespace perceptd::model_tool {
 
-/// Throws std::system_error.
+/// Throws std::system_error, and Error(QuotaExceeded) when the file is larger than the free space.
 class GgufOutput {
 public:
     GgufOutput(std::string path, const model::GgufWriter& header);
-    ~GgufOutput();
     GgufOutput(const GgufOutput&) = delete;
     GgufOutput& operator=(const GgufOutput&) = delete;
 
@@ -29,7 +29,6 @@ public:
 
 private:
     std::string path_;
-    std::string temporary_path_;
     UniqueFd fd_;
     std::uint64_t expected_bytes_;
     std::uint64_t written_bytes_ = 0;

@@ -201,6 +201,11 @@ TEST_CASE("A calibration moves the error to where it does not matter") {
     };
     CHECK(error_of("weighted") < 0.8 * error_of("plain"));
     write_calibration("length", 64, 1);
+    DecoderConfig huge = small_shape();
+    huge.width = 100'096;
+    huge.layer_count = 1000;
+    CHECK_THROWS_WITH(make_random_decoder(huge, Encoding::F32, 1, path("huge")), Catch::Contains("are free"));
+    CHECK_FALSE(std::filesystem::exists(path("huge")));
     const std::string before = content_of(path("source"));
     CHECK_THROWS_WITH(quantize(path("source"), path("source"), Encoding::Q4_0, ""), Catch::Contains("is the input"));
     CHECK(content_of(path("source")) == before);
