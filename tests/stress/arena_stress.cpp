@@ -73,11 +73,9 @@ TEST_CASE("slots never change under a lease and all come back", "[arena]") {
     for (std::size_t i = 0; i < kReaders; ++i) {
         threads.emplace_back([&, i] { read_slots(arena, readers[i], static_cast<std::uint32_t>(i + 1), ended); });
     }
-    std::uint64_t no_slot_count = 0;
     for (std::uint64_t number = 1; number <= kWrites;) {
         Lease lease = arena.acquire();
         if (!lease) {
-            ++no_slot_count;
             arena.announce_waiting();
             std::this_thread::yield();
             continue;
