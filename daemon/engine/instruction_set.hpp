@@ -2,6 +2,7 @@
 // All sets give the same bits, so the choice is never visible in a result. Owns nothing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -11,13 +12,19 @@ namespace perceptd::engine {
 enum class InstructionSet : std::uint8_t {
     Portable,  ///< plain C++; the definition of the bits
     Avx2,      ///< x86-64 with AVX2, FMA and F16C
+    Avx512,    ///< the same with AVX-512 F, BW, DQ, VL and VNNI
     Neon,      ///< AArch64 with dot product
 };
+
+/// All, from the slowest to the fastest of each architecture.
+inline constexpr std::array kInstructionSets{InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Avx512,
+                                             InstructionSet::Neon};
 
 constexpr std::string_view name_of(InstructionSet set) noexcept {
     switch (set) {
         case InstructionSet::Portable: return "portable";
         case InstructionSet::Avx2: return "avx2";
+        case InstructionSet::Avx512: return "avx512";
         case InstructionSet::Neon: return "neon";
     }
     return "unknown";

@@ -8,6 +8,7 @@ namespace perceptd::engine {
 extern const KernelTable kPortableKernels;
 #if defined(__x86_64__)
 extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
 #endif
 #if defined(__aarch64__)
 extern const KernelTable kNeonKernels;

@@ -24,6 +24,12 @@ const KernelTable* compiled_table(InstructionSet set) noexcept {
 #else
             return nullptr;
 #endif
+        case InstructionSet::Avx512:
+#if defined(__x86_64__)
+            return &kAvx512Kernels;
+#else
+            return nullptr;
+#endif
         case InstructionSet::Neon:
 #if defined(__aarch64__)
             return &kNeonKernels;
@@ -55,6 +61,14 @@ bool processor_has(InstructionSet set) noexcept {
 #else
             return false;
 #endif
+        case InstructionSet::Avx512:
+#if defined(__x86_64__)
+            return processor_has(InstructionSet::Avx2) && __builtin_cpu_supports("avx512f") &&
+                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+#else
+            return false;
+#endif
         case InstructionSet::Neon:
 #if defined(__aarch64__)
             return (::getauxval(AT_HWCAP) & (1UL << 20U)) != 0;  // HWCAP_ASIMDDP
@@ -68,7 +82,7 @@ bool processor_has(InstructionSet set) noexcept {
 }  // namespace
 
 std::optional<InstructionSet> instruction_set_of(std::string_view name) noexcept {
-    for (const InstructionSet set : {InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Neon}) {
+    for (const InstructionSet set : kInstructionSets) {
         if (name == name_of(set)) {
             return set;
         }
@@ -85,13 +99,13 @@ InstructionSet chosen_instruction_set() {
     if (forced != nullptr && *forced != '\0') {
         const std::optional<InstructionSet> set = instruction_set_of(forced);
         if (!set.has_value() || !is_available(*set)) {
-            throw Error(ErrorCode::InvalidConfiguration,
-                        "PERCEPTD_INSTRUCTION_SET is \"" + std::string(forced) +
-                            "\", which is not available here; use portable, avx2 (x86-64), neon (AArch64) or unset it");
+            throw Error(ErrorCode::InvalidConfiguration, "PERCEPTD_INSTRUCTION_SET is \"" + std::string(forced) +
+                                                             "\", which is not available here; use portable, avx2 or "
+                                                             "avx512 (x86-64), neon (AArch64) or unset it");
         }
         return *set;
     }
-    for (const InstructionSet set : {InstructionSet::Avx2, InstructionSet::Neon}) {
+    for (const InstructionSet set : {InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::Neon}) {
         if (is_available(set)) {
             return set;
         }

@@ -13,6 +13,7 @@ namespace {
 struct Lanes {
     static constexpr int kTile4 = 6;
     static constexpr bool kPairsBlocks = false;
+    static constexpr bool kWidensBlocks = false;
     static constexpr int kTile8 = 6;
     static constexpr int kTileFloat = 6;
     struct F {
@@ -194,7 +195,7 @@ struct Lanes {
         return add(sums, add(first_offset, mul(high_words(offsets), set1(std::int32_t{minus_8[1]}))));
     }
     template <int Columns>
-    static void dot8(const std::byte* w, const std::int8_t* const (&a)[Columns], I (&sums)[Columns]) {
+    static void dot8(const std::byte* w, const ActivationGroup* const (&a)[Columns], I (&sums)[Columns]) {
         Quads quads;
 #pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) {
@@ -203,7 +204,7 @@ struct Lanes {
         }
 #pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c) {
-            sums[c] = dot4(quads, a[c]);
+            sums[c] = dot4(quads, a[c]->codes);
         }
     }
 };

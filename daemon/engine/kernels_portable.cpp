@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/weights.hpp"
+#include "engine/activations.hpp"
 #include "model/blocks.hpp"
 #include "model/fp8.hpp"
 
@@ -18,6 +18,7 @@ namespace {
 struct Lanes {
     static constexpr int kTile4 = 4;
     static constexpr bool kPairsBlocks = false;
+    static constexpr bool kWidensBlocks = false;
     static constexpr int kTile8 = 4;
     static constexpr int kTileFloat = 4;
     struct F {
@@ -236,12 +237,12 @@ struct Lanes {
         });
     }
     template <int Columns>
-    static void dot8(const std::byte* w, const std::int8_t* const (&a)[Columns], I (&sums)[Columns]) {
+    static void dot8(const std::byte* w, const ActivationGroup* const (&a)[Columns], I (&sums)[Columns]) {
         for (int c = 0; c < Columns; ++c) {
             sums[c] = ints([&](int row) {
                 std::int32_t total = 0;
                 for (int k = 0; k < 32; ++k) {
-                    total += static_cast<std::int8_t>(w[32 * (k / 4) + 4 * row + k % 4]) * a[c][k];
+                    total += static_cast<std::int8_t>(w[32 * (k / 4) + 4 * row + k % 4]) * a[c]->codes[k];
                 }
                 return total;
             });

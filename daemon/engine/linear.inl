@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/matmul_pair.inl"
+#include "engine/matmul_wide.inl"
 
 namespace perceptd::engine {
 namespace {
@@ -51,11 +52,31 @@ std::size_t tile_by_pairs(const LinearRange& range, std::size_t token, std::size
     return b;
 }
 
+/// The same with vectors for two blocks.
+template <WeightKind Kind, int Columns>
+std::size_t tile_by_wide_pairs(const LinearRange& range, std::size_t token, std::size_t b) {
+    const std::size_t block_bytes = range.weights.row_block_bytes();
+    for (; b + 2 <= range.end; b += 2) {
+        F sums[2][Columns];
+        integer_block_wide<Kind, Columns, Lanes>(range.weights.data + b * block_bytes, block_bytes,
+                                                 range.weights.groups(), range.input.codes.row(token),
+                                                 range.input.codes.row_stride, sums);
+#pragma GCC unroll 8
+        for (std::size_t c = 0; c < static_cast<std::size_t>(Columns); ++c) {
+            store_rows(range, b, token + c, sums[0][c]);
+            store_rows(range, b + 1, token + c, sums[1][c]);
+        }
+    }
+    return b;
+}
+
 template <WeightKind Kind, int Columns>
 __attribute__((noinline)) void tile_of_tokens(const LinearRange& range, std::size_t token) {
     const std::size_t block_bytes = range.weights.row_block_bytes();
     std::size_t b = range.begin;
-    if constexpr (Lanes::kPairsBlocks && has_nibbles(Kind) && Columns > 1) {
+    if constexpr (Lanes::kWidensBlocks && is_integer(Kind) && Kind != WeightKind::Q6_K && Columns > 1) {
+        b = tile_by_wide_pairs<Kind, Columns>(range, token, b);
+    } else if constexpr (Lanes::kPairsBlocks && has_nibbles(Kind) && Columns > 1) {
         b = tile_by_pairs<Kind, Columns>(range, token, b);
     }
     for (; b < range.end; ++b) {

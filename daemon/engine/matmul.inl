@@ -88,12 +88,7 @@ inline __attribute__((always_inline)) void add_group(const std::byte* codes, con
                                                      const ActivationGroup* (&a)[Columns], F (&acc)[Columns]) {
     if constexpr (Kind == WeightKind::Q8_0) {
         I sums[Columns];
-        const std::int8_t* columns[Columns];
-#pragma GCC unroll 8
-        for (int c = 0; c < Columns; ++c) {
-            columns[c] = a[c]->codes;
-        }
-        Lanes::dot8<Columns>(codes, columns, sums);
+        Lanes::dot8<Columns>(codes, a, sums);
         const F scale = group.scale();
 #pragma GCC unroll 8
         for (int c = 0; c < Columns; ++c) {

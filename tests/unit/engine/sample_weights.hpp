@@ -254,7 +254,7 @@ private:
 /// The sets to compare, the portable one first.
 inline std::vector<const KernelTable*> available_tables() {
     std::vector<const KernelTable*> tables;
-    for (const InstructionSet set : {InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Neon}) {
+    for (const InstructionSet set : kInstructionSets) {
         if (is_available(set)) {
             tables.push_back(&kernels_of(set));
         }
