@@ -3,8 +3,11 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <stdexcept>
 
+#include "accuracy.hpp"
+#include "calibration.hpp"
 #include "inspection.hpp"
 #include "packing.hpp"
 #include "plan_report.hpp"
@@ -23,6 +26,11 @@ model::Encoding encoding_of(const std::string& name) {
         throw CLI::ValidationError("--type", name + " cannot be made; use " + kTypes);
     }
     return *encoding;
+}
+
+/// The file to write, named like everywhere: -o FILE, or as the last word.
+void add_output(CLI::App& command, std::string& path) {
+    command.add_option("-o,--output,output", path, "File to write")->required();
 }
 
 /// `action` is set to what the parsed subcommand does; its options live in the closure.
@@ -56,7 +64,7 @@ void add_make(CLI::App& app, std::function<int()>& action) {
         ->capture_default_str();
     command->add_option("--type", options->type, kTypes)->capture_default_str();
     command->add_option("--seed", options->seed, "The same seed makes the same bytes")->capture_default_str();
-    command->add_option("-o,--output", options->output, "File to write")->required();
+    add_output(*command, options->output);
     model::DecoderConfig& custom = options->custom;
     custom = *model_tool::named_shape("15m");
     const CLI::Range size(1U, 1U << 20);
@@ -86,16 +94,74 @@ void add_make(CLI::App& app, std::function<int()>& action) {
 void add_quantize(CLI::App& app, std::function<int()>& action) {
     CLI::App* const command = app.add_subcommand("quantize", "Stores a model in another encoding.");
     struct Options {
-        std::string input, output, type, calibration;
+        std::string input, output, type;
+        model_tool::QuantizeOptions how;
     };
     auto options = std::make_shared<Options>();
     command->add_option("input", options->input, "GGUF file, best F16")->required();
-    command->add_option("output", options->output, "File to write")->required();
+    add_output(*command, options->output);
     command->add_option("--type", options->type, kTypes)->required();
-    command->add_option("--calibration", options->calibration, "GGUF file of <tensor>.importance vectors, for int4");
+    command->add_option("--calibration", options->how.calibration_path,
+                        "What perceptd-model calibrate wrote: int4 then errs where it matters least");
+    command
+        ->add_option("--smooth", options->how.smoothing,
+                     "Move this part of large activation channels into the weights, 0 to 1 (try 0.5)")
+        ->check(CLI::Range(0.0, 1.0));
     command->callback([=, &action] {
         action = [=] {
-            model_tool::quantize(options->input, options->output, encoding_of(options->type), options->calibration);
+            options->how.encoding = encoding_of(options->type);
+            model_tool::quantize(options->input, options->output, options->how);
+            return 0;
+        };
+    });
+}
+
+void add_sample(CLI::App& command, model_tool::SampleOptions& sample) {
+    command.add_option("--text", sample.text_path, "Text file; without it random token ids");
+    command.add_option("--tokens", sample.tokens, "Tokens in all")
+        ->capture_default_str()
+        ->check(CLI::Range(2U, 1U << 20));
+    command.add_option("--sequence", sample.sequence, "Tokens that follow each other")->capture_default_str();
+    command.add_option("--seed", sample.seed, "Of random ids")->capture_default_str();
+}
+
+void add_calibrate(CLI::App& app, std::function<int()>& action) {
+    CLI::App* const command = app.add_subcommand("calibrate", "Notes what a decoder's matrices are multiplied with.");
+    struct Options {
+        std::string input, output;
+        model_tool::SampleOptions sample;
+    };
+    auto options = std::make_shared<Options>();
+    command->add_option("input", options->input, "GGUF file, best F16")->required();
+    add_output(*command, options->output);
+    add_sample(*command, options->sample);
+    command->callback([=, &action] {
+        action = [=] {
+            model_tool::calibrate(options->input, options->sample, options->output);
+            return 0;
+        };
+    });
+}
+
+void add_accuracy(CLI::App& app, std::function<int()>& action) {
+    CLI::App* const command =
+        app.add_subcommand("accuracy", "Says how far the engine's logits are from exact arithmetic.");
+    auto options = std::make_shared<model_tool::AccuracyOptions>();
+    auto as_json = std::make_shared<bool>(false);
+    command->add_option("model", options->model_path, "GGUF file")->required();
+    command->add_option("--against", options->reference_path,
+                        "GGUF file with the reference's weights, e.g. the F16 original; without it the model itself");
+    add_sample(*command, options->sample);
+    command->add_option("--kv", options->kv_format, "Format of the cache: f32, f16, q8 or fp8")
+        ->transform(
+            CLI::CheckedTransformer(std::map<std::string, engine::KvFormat>{{"f32", engine::KvFormat::F32},
+                                                                            {"f16", engine::KvFormat::F16},
+                                                                            {"q8", engine::KvFormat::Q8},
+                                                                            {"fp8", engine::KvFormat::Fp8E4m3}}));
+    command->add_flag("--json", *as_json, "One JSON object");
+    command->callback([=, &action] {
+        action = [=] {
+            std::cout << model_tool::accuracy_report(*options, *as_json);
             return 0;
         };
     });
@@ -145,13 +211,15 @@ void add_pack(CLI::App& app, std::function<int()>& action) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app("Makes, converts, looks at and packs models for perceptd.", "perceptd-model");
+    CLI::App app("Makes, converts, judges, looks at and packs models for perceptd.", "perceptd-model");
     app.set_version_flag("--version", std::string("perceptd-model ") + PERCEPTD_VERSION);
     app.require_subcommand(1);
     std::function<int()> action;
     add_inspect(app, action);
     add_make(app, action);
     add_quantize(app, action);
+    add_calibrate(app, action);
+    add_accuracy(app, action);
     add_pack(app, action);
     add_plan(app, action);
     try {

@@ -1,70 +1,47 @@
 // Copies metadata, re-encodes matrices, streams.
 #include "quantization.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <system_error>
 #include <vector>
 
 #include "base/error.hpp"
+#include "calibration.hpp"
 #include "matrix_output.hpp"
 #include "model/model_file.hpp"
+#include "smoothing.hpp"
 
 namespace perceptd::model_tool {
 namespace {
-
-constexpr std::string_view kImportanceSuffix = ".importance";
 
 bool is_companion(std::string_view name) {
     return name.ends_with(model::kRowScaleSuffix);
 }
 
-class Calibration {
-public:
-    explicit Calibration(const std::string& path) {
-        if (path.empty()) {
+/// Rows of `matrix`, smoothed.
+RowSource rows_of(const model::WeightMatrix& matrix, const TensorFactors* factors) {
+    return [&matrix, factors](std::uint64_t index, std::span<float> row) {
+        model::decode_row(matrix, index, row);
+        if (factors == nullptr) {
             return;
         }
-        const model::ModelFile file = model::ModelFile::open(path, model::Backing::Mapped);
-        const model::Gguf gguf = model::Gguf::parse(file.bytes(), path);
-        for (const model::TensorInfo& tensor : gguf.tensors()) {
-            if (!tensor.name.ends_with(kImportanceSuffix) || tensor.type != model::TensorType::F32 ||
-                tensor.rows() != 1) {
-                throw Error(ErrorCode::InvalidArgument,
-                            path + ": tensor " + std::string(tensor.name) +
-                                ": a calibration holds F32 vectors named <tensor>.importance");
-            }
-            std::vector<float> values(tensor.columns());
-            model::decode_row(model::matrix_of(gguf, tensor), 0, values);
-            if (std::any_of(values.begin(), values.end(),
-                            [](float value) { return !(value >= 0) || std::isinf(value); })) {
-                throw Error(ErrorCode::InvalidArgument,
-                            path + ": tensor " + std::string(tensor.name) + ": must be finite, 0 or more");
-            }
-            values_[std::string(tensor.name.substr(0, tensor.name.size() - kImportanceSuffix.size()))] =
-                std::move(values);
+        const float all = factors->rows.empty() ? 1.0F : factors->rows[index];
+        for (std::size_t c = 0; c < row.size(); ++c) {
+            row[c] *= factors->columns.empty() ? all : all * factors->columns[c];
         }
-    }
+    };
+}
 
-    [[nodiscard]] std::span<const float> of(const MatrixPlan& plan) const {
-        const auto found = values_.find(plan.name);
-        if (found == values_.end()) {
-            return {};
-        }
-        if (found->second.size() != plan.columns) {
-            throw Error(ErrorCode::InvalidArgument, "the calibration of " + plan.name + " has " +
-                                                        std::to_string(found->second.size()) + " values for " +
-                                                        std::to_string(plan.columns) + " columns");
-        }
-        return found->second;
+/// Mean squared activations of a smoothed matrix: its input was divided.
+std::vector<float> importance_of(const Calibration& calibration, const MatrixPlan& plan, const TensorFactors* factors) {
+    const std::span<const float> known = calibration.importance(plan.name, plan.columns);
+    std::vector<float> importance(known.begin(), known.end());
+    for (std::size_t c = 0; factors != nullptr && !factors->columns.empty() && c < importance.size(); ++c) {
+        importance[c] /= factors->columns[c] * factors->columns[c];
     }
-
-private:
-    std::map<std::string, std::vector<float>> values_;
-};
+    return importance;
+}
 
 MatrixPlan plan_of(const model::WeightMatrix& matrix, const model::TensorInfo& tensor, model::Encoding encoding) {
     MatrixPlan plan{std::string(tensor.name), encoding, matrix.columns, matrix.rows, tensor.rank == 1};
@@ -80,15 +57,22 @@ MatrixPlan plan_of(const model::WeightMatrix& matrix, const model::TensorInfo& t
 
 }  // namespace
 
-void quantize(const std::string& input, const std::string& output_path, model::Encoding encoding,
-              const std::string& calibration_path) {
+void quantize(const std::string& input, const std::string& output_path, const QuantizeOptions& options) {
     std::error_code ignored;
     if (std::filesystem::equivalent(input, output_path, ignored)) {
         throw Error(ErrorCode::InvalidArgument, output_path + ": is the input; name another file for the output");
     }
-    const Calibration calibration(calibration_path);
+    if (options.smoothing.has_value() && options.calibration_path.empty()) {
+        throw Error(ErrorCode::InvalidArgument,
+                    "smoothing needs a calibration; make one with perceptd-model calibrate");
+    }
+    const Calibration calibration =
+        options.calibration_path.empty() ? Calibration() : Calibration(options.calibration_path);
     const model::ModelFile file = model::ModelFile::open(input, model::Backing::Mapped);
     const model::Gguf source = model::Gguf::parse(file.bytes(), input);
+    const Smoothing smoothing = options.smoothing.has_value()
+                                    ? Smoothing(model::read_decoder(source), calibration, *options.smoothing)
+                                    : Smoothing();
     model::GgufWriter header;
     for (const model::GgufEntry& entry : source.metadata()) {
         if (!entry.key.starts_with(model::kQuantizationKey) && entry.key != "general.alignment" &&
@@ -101,21 +85,19 @@ void quantize(const std::string& input, const std::string& output_path, model::E
     for (const model::TensorInfo& tensor : source.tensors()) {
         if (!is_companion(tensor.name)) {
             matrices.push_back(model::matrix_of(source, tensor));
-            plans.push_back(plan_of(matrices.back(), tensor, encoding));
+            plans.push_back(plan_of(matrices.back(), tensor, options.encoding));
             declare(header, plans.back());
         }
     }
     GgufOutput output(output_path, header);
     for (std::size_t t = 0; t < plans.size(); ++t) {
         const model::WeightMatrix& matrix = matrices[t];
-        if (plans[t].encoding == matrix.encoding && !model::is_fp8(matrix.encoding)) {
+        const TensorFactors* const factors = smoothing.of(plans[t].name);
+        if (factors == nullptr && plans[t].encoding == matrix.encoding && !model::is_fp8(matrix.encoding)) {
             output.write(matrix.bytes);
             output.end_tensor();
         } else {
-            const RowSource rows = [&](std::uint64_t index, std::span<float> row) {
-                model::decode_row(matrix, index, row);
-            };
-            write_matrix(output, plans[t], rows, calibration.of(plans[t]));
+            write_matrix(output, plans[t], rows_of(matrix, factors), importance_of(calibration, plans[t], factors));
         }
         show_progress(t + 1, plans.size(), plans[t].name);
     }

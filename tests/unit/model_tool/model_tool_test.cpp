@@ -156,7 +156,7 @@ TEST_CASE("Quantizing keeps the model and loses no more than the encoding does")
         {Encoding::Fp8E4m3, 0.04}, {Encoding::Fp8E5m2, 0.08}, {Encoding::F16, 0}};
     for (const auto& [encoding, bound] : bounds) {
         const std::string target = (folder.path() / std::string(name_of(encoding))).string();
-        quantize(source, target, encoding, "");
+        quantize(source, target, {.encoding = encoding});
         const DecoderFile after = decoder_at(target);
         const double error = relative_error(weights, all_weights(after.decoder.layers[1].down));
         INFO(name_of(encoding) << " " << error);
@@ -167,7 +167,7 @@ TEST_CASE("Quantizing keeps the model and loses no more than the encoding does")
         CHECK(after.decoder.bytes_per_pass() <= before.decoder.bytes_per_pass());
         // perceptd's own encodings can be quantized again.
         const std::string again = target + "-again";
-        quantize(target, again, Encoding::Q8_0, "");
+        quantize(target, again, {.encoding = Encoding::Q8_0});
         CHECK(decoder_at(again).decoder.output.encoding == Encoding::Q8_0);
     }
 }
@@ -188,8 +188,8 @@ TEST_CASE("A calibration moves the error to where it does not matter") {
         put_file(path(name), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     };
     write_calibration("good", 128, 1);
-    quantize(path("source"), path("plain"), Encoding::Int4G32, "");
-    quantize(path("source"), path("weighted"), Encoding::Int4G32, path("good"));
+    quantize(path("source"), path("plain"), {.encoding = Encoding::Int4G32});
+    quantize(path("source"), path("weighted"), {.encoding = Encoding::Int4G32, .calibration_path = path("good")});
     const std::vector<float> exact = all_weights(decoder_at(path("source")).decoder.layers[0].up);
     const auto error_of = [&](const char* name) {
         const std::vector<float> stored = all_weights(decoder_at(path(name)).decoder.layers[0].up);
@@ -207,15 +207,19 @@ TEST_CASE("A calibration moves the error to where it does not matter") {
     CHECK_THROWS_WITH(make_random_decoder(huge, Encoding::F32, 1, path("huge")), Catch::Contains("are free"));
     CHECK_FALSE(std::filesystem::exists(path("huge")));
     const std::string before = content_of(path("source"));
-    CHECK_THROWS_WITH(quantize(path("source"), path("source"), Encoding::Q4_0, ""), Catch::Contains("is the input"));
+    CHECK_THROWS_WITH(quantize(path("source"), path("source"), {.encoding = Encoding::Q4_0}),
+                      Catch::Contains("is the input"));
     CHECK(content_of(path("source")) == before);
-    CHECK_THROWS_WITH(quantize(path("source"), path("x"), Encoding::Int4G32, path("length")),
-                      Catch::Contains("64 values for 128 columns"));
+    CHECK_THROWS_WITH(
+        quantize(path("source"), path("x"), {.encoding = Encoding::Int4G32, .calibration_path = path("length")}),
+        Catch::Contains("64 values for 128 columns"));
     write_calibration("nan", 128, NAN);
-    CHECK_THROWS_WITH(quantize(path("source"), path("x"), Encoding::Int4G32, path("nan")),
-                      Catch::Contains("must be finite"));
-    CHECK_THROWS_WITH(quantize(path("source"), path("x"), Encoding::Int4G32, path("source")),
-                      Catch::Contains("a calibration holds"));
+    CHECK_THROWS_WITH(
+        quantize(path("source"), path("x"), {.encoding = Encoding::Int4G32, .calibration_path = path("nan")}),
+        Catch::Contains("must be finite"));
+    CHECK_THROWS_WITH(
+        quantize(path("source"), path("x"), {.encoding = Encoding::Int4G32, .calibration_path = path("source")}),
+        Catch::Contains("a calibration holds"));
     CHECK_FALSE(std::filesystem::exists(path("x")));
 }
 
