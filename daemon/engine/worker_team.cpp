@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <string>
 
@@ -38,22 +39,26 @@ public:
         }
     }
 
-    void wait_past(std::uint32_t seen, std::uint32_t spin_us) noexcept {
+    /// Returns how long the caller slept in the kernel.
+    std::int64_t wait_past(std::uint32_t seen, std::uint32_t spin_us) noexcept {
         constexpr int kPausesPerClock = 64;
-        const std::int64_t until_ns = spin_us == 0 ? 0 : monotonic_ns() + spin_us * kNsPerUs;
+        std::int64_t now_ns = monotonic_ns();
+        const std::int64_t until_ns = now_ns + spin_us * kNsPerUs;
         do {
             for (int i = 0; i < kPausesPerClock; ++i) {
                 if (value() != seen) {
-                    return;
+                    return 0;
                 }
                 pause();
             }
-        } while (spin_us != 0 && monotonic_ns() < until_ns);
+            now_ns = monotonic_ns();
+        } while (now_ns < until_ns);
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         while (value_.load(std::memory_order_seq_cst) == seen) {
             ::syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
         }
         sleepers_.fetch_sub(1, std::memory_order_relaxed);
+        return monotonic_ns() - now_ns;
     }
 
 private:
@@ -72,23 +77,28 @@ void pin(int cpu_index) noexcept {
 }  // namespace
 
 struct WorkerTeam::Shared {
-    Gate start;    ///< one step per pass
-    Gate barrier;  ///< one step per barrier
+    std::unique_ptr<Gate[]> starts;  ///< of each worker: one step per pass that it takes part in
+    Gate barrier;                    ///< one step per barrier
     alignas(64) std::atomic<std::size_t> arrived{0};
     std::vector<Worker::LoopCounter> loops;  ///< of each loop of a phase, one for each worker's part
-    Program program = nullptr;               ///< published by `start`
+    // Published by `starts`:
+    Program program = nullptr;
     void* argument = nullptr;
+    std::size_t active = 1;  ///< workers of this pass
+    std::uint32_t pass = 0;  ///< counts from 1
     bool ending = false;
-    std::uint32_t cancelled_pass = 0;  ///< published by `barrier`; passes count from 1
+    /// Who left the last barrier of a pass may be late while the next runs without it, so this is atomic.
+    std::atomic<std::uint32_t> cancelled_pass{0};
 };
 
-WorkerTeam::WorkerTeam(WorkerTeamOptions options) : options_(std::move(options)) {
+WorkerTeam::WorkerTeam(WorkerTeamOptions options) : options_(std::move(options)), width_(options_.worker_count) {
     constexpr std::size_t kMostWorkers = 256;
     if (options_.worker_count == 0 || options_.worker_count > kMostWorkers) {
         throw Error(ErrorCode::InvalidArgument,
                     "a worker team has 1 to 256 workers, not " + std::to_string(options_.worker_count));
     }
     shared_ = std::make_unique<Shared>();
+    shared_->starts = std::make_unique<Gate[]>(options_.worker_count);
     shared_->loops = std::vector<Worker::LoopCounter>(kLoopsPerPhase * options_.worker_count);
     workers_ = std::vector<Slot>(options_.worker_count);
     for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -112,7 +122,9 @@ WorkerTeam::~WorkerTeam() {
 
 void WorkerTeam::stop() noexcept {
     shared_->ending = true;
-    shared_->start.advance();
+    for (std::size_t i = 1; i < workers_.size(); ++i) {
+        shared_->starts[i].advance();
+    }
     for (std::thread& thread : threads_) {
         thread.join();
     }
@@ -131,7 +143,7 @@ void WorkerTeam::serve(std::size_t index) noexcept {
     const hot_path::Scope hot;
     Worker& worker = workers_[index].worker;
     for (std::uint32_t pass = 0;; ++pass) {
-        shared_->start.wait_past(pass, options_.spin_us);
+        shared_->starts[index].wait_past(pass, options_.spin_us);
         if (shared_->ending) {
             return;
         }
@@ -142,13 +154,26 @@ void WorkerTeam::serve(std::size_t index) noexcept {
 }
 
 bool WorkerTeam::run(Program program, void* argument) noexcept {
+    const bool adapts = options_.adapts && options_.spin_us > 0 && workers_.size() > 1;
+    const std::int64_t begin_ns = adapts ? monotonic_ns() : 0;
     shared_->program = program;
     shared_->argument = argument;
-    shared_->start.advance();
+    shared_->active = adapts ? width_.next() : workers_.size();
+    ++shared_->pass;
+    for (std::size_t i = 1; i < shared_->active; ++i) {
+        shared_->starts[i].advance();
+    }
     Worker& worker = workers_[0].worker;
     worker.begin_pass();
     program(worker, argument);
     worker.barrier();
+    if (adapts) {
+        std::int64_t slept_ns = 0;
+        for (std::size_t i = 0; i < shared_->active; ++i) {
+            slept_ns = std::max(slept_ns, workers_[i].worker.slept_ns_.load(std::memory_order_relaxed));
+        }
+        width_.observe(monotonic_ns() - begin_ns, slept_ns);
+    }
     return !worker.cancelled_;
 }
 
@@ -161,34 +186,42 @@ TrafficCounter WorkerTeam::take_traffic() noexcept {
     return total;
 }
 
-std::size_t Worker::count() const noexcept {
-    return team_->workers_.size();
+void Worker::begin_pass() noexcept {
+    const WorkerTeam::Shared& shared = *team_->shared_;
+    count_ = shared.active;
+    pass_ = shared.pass;
+    phase_ = shared.barrier.value();  // nobody is past a barrier of this pass before all have begun it
+    cancelled_ = false;
+    slept_ns_.store(0, std::memory_order_relaxed);
 }
 
 Worker::LoopCounter* Worker::next_loop() noexcept {
     PERCEPTD_ASSERT(loop_ < WorkerTeam::kLoopsPerPhase);
-    return &team_->shared_->loops[loop_++ * team_->workers_.size()];
+    return &team_->shared_->loops[loop_++ * count_];
 }
 
 void Worker::barrier() noexcept {
     WorkerTeam::Shared& shared = *team_->shared_;
-    const std::size_t counters = loop_ * team_->workers_.size();
+    const std::size_t counters = loop_ * count_;
     loop_ = 0;
     const std::uint32_t phase = phase_++;
-    if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == team_->workers_.size()) {
+    if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
         shared.arrived.store(0, std::memory_order_relaxed);
         for (std::size_t i = 0; i < counters; ++i) {
             shared.loops[i].next.store(0, std::memory_order_relaxed);
         }
         if (team_->cancel_.exchange(false, std::memory_order_relaxed)) {
-            shared.cancelled_pass = pass_;
+            shared.cancelled_pass.store(pass_, std::memory_order_relaxed);
         }
         shared.barrier.advance();
     } else {
-        shared.barrier.wait_past(phase, team_->options_.spin_us);
+        const std::int64_t slept_ns = shared.barrier.wait_past(phase, team_->options_.spin_us);
+        if (slept_ns > 0) {
+            slept_ns_.store(slept_ns_.load(std::memory_order_relaxed) + slept_ns, std::memory_order_relaxed);
+        }
     }
-    // The next writer is the last of us at the next barrier, so this read is in time.
-    cancelled_ = shared.cancelled_pass == pass_;
+    // The next writer of this pass is the last of us at its next barrier, so this read is in time.
+    cancelled_ = shared.cancelled_pass.load(std::memory_order_relaxed) == pass_;
 }
 
 }  // namespace perceptd::engine

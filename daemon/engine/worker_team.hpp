@@ -4,7 +4,7 @@
 //
 // Within a pass: share() deals out the pieces of a loop by atomic counters (who takes a piece never changes its
 // bits), barrier() separates loops that depend on each other. Every worker must meet the same share() and barrier()
-// calls.
+// calls. A pass may get fewer workers than there are (team_width.hpp); the rest sleep through it.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/team_width.hpp"
 #include "engine/traffic_counter.hpp"
 
 namespace perceptd::engine {
@@ -24,7 +25,8 @@ class WorkerTeam;
 class Worker {
 public:
     [[nodiscard]] std::size_t index() const noexcept { return index_; }
-    [[nodiscard]] std::size_t count() const noexcept;
+    /// Workers of this pass.
+    [[nodiscard]] std::size_t count() const noexcept { return count_; }
     /// Calls `body(piece)` for the pieces of [0, piece_count) that this worker gets: those of its own part in order,
     /// so that what it reads is one stream, then what others have left of theirs. No barrier at its end.
     template <typename Body>
@@ -53,18 +55,17 @@ private:
         std::atomic<std::size_t> next{0};
     };
     LoopCounter* next_loop() noexcept;
-    void begin_pass() noexcept {
-        ++pass_;
-        cancelled_ = false;
-    }
+    void begin_pass() noexcept;
     static std::size_t take(LoopCounter& taken) noexcept { return taken.next.fetch_add(1, std::memory_order_relaxed); }
 
     WorkerTeam* team_ = nullptr;
     std::size_t index_ = 0;
+    std::size_t count_ = 1;
     std::size_t loop_ = 0;     ///< loops met since the last barrier
-    std::uint32_t phase_ = 0;  ///< barriers met in all
+    std::uint32_t phase_ = 0;  ///< barriers of all passes so far
     std::uint32_t pass_ = 0;
     bool cancelled_ = false;
+    std::atomic<std::int64_t> slept_ns_{0};  ///< before barriers of this pass
 };
 
 struct WorkerTeamOptions {
@@ -73,6 +74,7 @@ struct WorkerTeamOptions {
         cpu_indices;             ///< worker i is pinned to the i-th; the caller (worker 0) is never moved; empty: none
     std::uint32_t spin_us = 50;  ///< how long a worker waits awake for the next pass or barrier
     int fifo_priority = 0;       ///< 1..99 asks for SCHED_FIFO; refused quietly
+    bool adapts = true;          ///< passes get fewer workers while some are kept from running; needs spin_us > 0
 };
 
 /// Threads: construct, run() and destroy on one thread; cancel() from any. run() is real-time: no allocation, no lock.
@@ -88,7 +90,8 @@ public:
     WorkerTeam& operator=(const WorkerTeam&) = delete;
 
     [[nodiscard]] std::size_t worker_count() const noexcept { return workers_.size(); }
-    /// Runs `program` on all workers, the caller as worker 0; returns when all are done. False: it was cancelled.
+    /// Runs `program` on the workers of this pass, the caller as worker 0; returns when all are done. False: it was
+    /// cancelled.
     bool run(Program program, void* argument) noexcept;
     /// The same for a callable; borrowed for the call.
     template <typename Body>
@@ -115,6 +118,7 @@ private:
     std::vector<std::thread> threads_;
     std::atomic<bool> cancel_{false};
     WorkerTeamOptions options_;
+    TeamWidth width_;
 };
 
 }  // namespace perceptd::engine

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/hot_path.hpp"
 
@@ -39,7 +40,7 @@ TEST_CASE("every piece is done once, and barriers order the loops") {
 }
 
 TEST_CASE("a cancelled pass ends at a barrier for all workers alike, and the next pass runs") {
-    WorkerTeam team({.worker_count = 3, .cpu_indices = {}});
+    WorkerTeam team({.worker_count = 3, .cpu_indices = {}, .adapts = false});
     std::array<int, 3> rounds{};
     auto program = [&](Worker& worker) noexcept {
         for (int round = 0; round < 1000 && !worker.cancelled(); ++round) {
@@ -62,7 +63,7 @@ TEST_CASE("a cancelled pass ends at a barrier for all workers alike, and the nex
 }
 
 TEST_CASE("sleeping workers wake, and nothing is allocated") {
-    WorkerTeam team({.worker_count = 4, .cpu_indices = {0, 0}, .spin_us = 1, .fifo_priority = 0});
+    WorkerTeam team({.worker_count = 4, .cpu_indices = {0, 0}, .spin_us = 1, .fifo_priority = 0, .adapts = false});
     std::atomic<int> seen{0};
     auto program = [&](Worker& worker) noexcept {
         seen.fetch_add(1);
@@ -82,4 +83,75 @@ TEST_CASE("sleeping workers wake, and nothing is allocated") {
     CHECK(team.take_traffic() == TrafficCounter{});
     CHECK_THROWS_AS(WorkerTeam({.worker_count = 0, .cpu_indices = {}}), Error);
     CHECK_THROWS_AS(WorkerTeam({.worker_count = 257, .cpu_indices = {}}), Error);
+}
+
+TEST_CASE("two slow passes halve the width for a while, one does not, and trials that fail come more seldom") {
+    constexpr std::int64_t kPassNs = kNsPerMs;
+    TeamWidth width(4);
+    CHECK(width.next() == 4);
+    width.observe(kPassNs, kPassNs / 2);
+    for (int i = 0; i < 10; ++i) {
+        width.observe(kPassNs, kPassNs / 4);
+        CHECK(width.next() == 4);
+    }
+    width.observe(kPassNs, kPassNs / 2);
+    width.observe(kPassNs, 0);
+    width.observe(kPassNs, kPassNs / 2);
+    CHECK(width.next() == 2);
+    width.observe(kPassNs, kPassNs / 2);
+    width.observe(kPassNs, kPassNs / 2);
+    CHECK(width.next() == 1);
+    // Now every trial fails. What is spent on trials must become little.
+    std::int64_t narrow_ns = 0;
+    std::int64_t wide_passes = 0;
+    while (narrow_ns < 60'000 * kNsPerMs) {
+        if (width.next() == 1) {
+            width.observe(kPassNs, 0);
+            narrow_ns += kPassNs;
+        } else {
+            width.observe(kPassNs, kPassNs);
+            ++wide_passes;
+        }
+    }
+    CHECK(wide_passes > 60'000 / 640 - 10);
+    CHECK(wide_passes < 60'000 / 640 + 10);
+    // And the full width comes back, to stay.
+    for (int i = 0; i < 4 * 640; ++i) {
+        width.observe(kPassNs, 0);
+    }
+    CHECK(width.next() == 4);
+    TeamWidth one(1);
+    one.observe(kPassNs, kPassNs);
+    CHECK(one.next() == 1);
+}
+
+TEST_CASE("a worker that is kept from running is left out, the work is done, and later it is asked again") {
+    WorkerTeam team({.worker_count = 2, .cpu_indices = {}, .spin_us = 20});
+    std::atomic<bool> hinders{true};
+    std::atomic<std::uint64_t> pieces{0};
+    std::array<std::atomic<int>, 3> passes_of_width{};
+    auto program = [&](Worker& worker) noexcept {
+        if (worker.index() == 0) {
+            ++passes_of_width[worker.count()];
+        } else if (hinders) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        worker.share(64, [&](std::size_t) { ++pieces; });
+        worker.barrier();
+        worker.share(64, [&](std::size_t) { ++pieces; });
+    };
+    std::uint64_t passes = 0;
+    while (passes_of_width[1] == 0 && passes < 1000) {
+        REQUIRE(team.run(program));
+        ++passes;
+    }
+    CHECK(passes_of_width[1] > 0);
+    hinders = false;
+    passes_of_width[2] = 0;
+    while (passes_of_width[2] == 0 && passes < 100'000'000) {
+        REQUIRE(team.run(program));
+        ++passes;
+    }
+    CHECK(passes_of_width[2] > 0);
+    CHECK(pieces == passes * 128);
 }
