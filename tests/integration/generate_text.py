@@ -61,6 +61,8 @@ def main():
         refused(["temperature"], 1, target, PROMPT, "--temperature", "-1")
         refused(["{prompt}"], 1, target, PROMPT, "--template", "none")
         refused(["depth"], 2, target, PROMPT, "--depth", "17")
+        refused(["seed", "whole number"], 2, target, PROMPT, "--seed", "-1")
+        refused(["workers", "whole number"], 2, target, PROMPT, "--workers", "99999999999999999999")
         refused(["missing.gguf"], 1, pathlib.Path(folder) / "missing.gguf", PROMPT)
     print("generate text: ok")
 

@@ -21,6 +21,7 @@
 #include "generate/prompt.hpp"
 #include "generate/suffix_drafter.hpp"
 #include "generate/text_model.hpp"
+#include "whole_number.hpp"
 
 namespace {
 
@@ -86,7 +87,7 @@ void report(const Generation& generation, double duration_s, const std::string& 
                                             {"context_used_tokens", headroom.used_tokens},
                                             {"context_capacity_tokens", *headroom.capacity_tokens},
                                             {"passes", counts.passes},
-                                            {"prompt_passes", counts.prompt_passes},
+                                            {"prompt_only_passes", counts.prompt_passes},
                                             {"drafted", counts.drafted},
                                             {"accepted", counts.accepted},
                                             {"acceptance", counts.acceptance()},
@@ -171,15 +172,22 @@ int main(int argc, char** argv) {
         ->check([](const std::string& text) { return is_depth(text) ? "" : "must be auto or 0 to 16"; })
         ->capture_default_str();
     app.add_option("--temperature", sampling.temperature, "0: always the likeliest token")->capture_default_str();
-    app.add_option("--seed", sampling.seed, "The same seed gives the same text on any machine")->capture_default_str();
-    app.add_option("--top-k", sampling.top_k, "0: all")->capture_default_str();
+    app.add_option("--seed", sampling.seed, "The same seed gives the same text on any machine")
+        ->check(whole_number<std::uint64_t>())
+        ->capture_default_str();
+    app.add_option("--top-k", sampling.top_k, "0: all")
+        ->check(whole_number<decltype(sampling.top_k)>())
+        ->capture_default_str();
     app.add_option("--top-p", sampling.top_p, "1: all")->capture_default_str();
     app.add_option("--min-p", sampling.min_p, "0: all")->capture_default_str();
     app.add_option("--repetition-penalty", sampling.repetition_penalty, "1: none")->capture_default_str();
-    app.add_option("--tokens", arguments.generation.tokens_max, "At most so many")->capture_default_str();
+    app.add_option("--tokens", arguments.generation.tokens_max, "At most so many")
+        ->check(whole_number<std::uint32_t>())
+        ->capture_default_str();
     app.add_option("--stop", arguments.generation.stops, "A string that ends the answer; may be repeated");
     app.add_option("--template", arguments.form, "With {prompt} for the text; default: from the vocabulary's marks");
-    app.add_option("--workers", arguments.workers, "Threads; default: half of the processors");
+    app.add_option("--workers", arguments.workers, "Threads; default: half of the processors")
+        ->check(whole_number<std::uint32_t>());
     app.add_flag("--json", arguments.as_json, "One JSON object at the end instead of text");
     try {
         app.parse(argc, argv);

@@ -13,6 +13,7 @@
 #include "plan_report.hpp"
 #include "quantization.hpp"
 #include "random_decoder.hpp"
+#include "whole_number.hpp"
 
 namespace {
 
@@ -63,7 +64,9 @@ void add_make(CLI::App& app, std::function<int()>& action) {
     command->add_option("--shape", options->shape, "15m, 120m, 1.1b, or custom with the options below")
         ->capture_default_str();
     command->add_option("--type", options->type, kTypes)->capture_default_str();
-    command->add_option("--seed", options->seed, "The same seed makes the same bytes")->capture_default_str();
+    command->add_option("--seed", options->seed, "The same seed makes the same bytes")
+        ->check(whole_number<std::uint64_t>())
+        ->capture_default_str();
     add_output(*command, options->output);
     model::DecoderConfig& custom = options->custom;
     custom = *model_tool::named_shape("15m");
@@ -121,8 +124,12 @@ void add_sample(CLI::App& command, model_tool::SampleOptions& sample) {
     command.add_option("--tokens", sample.tokens, "Tokens in all")
         ->capture_default_str()
         ->check(CLI::Range(2U, 1U << 20));
-    command.add_option("--sequence", sample.sequence, "Tokens that follow each other")->capture_default_str();
-    command.add_option("--seed", sample.seed, "Of random ids")->capture_default_str();
+    command.add_option("--sequence", sample.sequence, "Tokens that follow each other")
+        ->check(CLI::Range(2U, 1U << 20))
+        ->capture_default_str();
+    command.add_option("--seed", sample.seed, "Of random ids")
+        ->check(whole_number<std::uint64_t>())
+        ->capture_default_str();
 }
 
 void add_calibrate(CLI::App& app, std::function<int()>& action) {
