@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/activations.hpp"
+
 namespace perceptd::engine {
 namespace {
 
