@@ -13,7 +13,8 @@ TEST_CASE("a convolution is the direct sum, with strides, padding and quantized 
     for (const ConvolutionShape& shape :
          {ConvolutionShape{1, 37, 80, 1, 3, 1, 1, 0, 1}, ConvolutionShape{1, 36, 8, 1, 3, 1, 2, 0, 1},
           ConvolutionShape{28, 42, 3, 14, 14, 14, 14, 0, 0}, ConvolutionShape{9, 7, 5, 3, 3, 2, 2, 1, 1}}) {
-        for (const WeightKind kind : {WeightKind::F32, WeightKind::Q8_0}) {
+        for (const WeightKind kind : {WeightKind::F32, WeightKind::F16, WeightKind::Fp8E4m3, WeightKind::Fp8E5m2,
+                                      WeightKind::Q8_0, WeightKind::Int4G32}) {
             const std::size_t channels = 11;
             SampleWeights source(kind, channels, shape.padded_patch_size(), random());
             const WeightView weights = source.pack_now();
@@ -64,7 +65,7 @@ TEST_CASE("a convolution is the direct sum, with strides, padding and quantized 
                         }
                     }
                     // Quantized activations are off by at most half a step of 1/127.
-                    const double bound = kind == WeightKind::F32 ? 1e-4 : size / 254 + 1e-4;
+                    const double bound = is_integer(kind) ? size / 254 + 1e-4 : 1e-4 + 1e-5 * size;
                     REQUIRE(std::fabs(static_cast<double>(out[p * channels + c]) - sum) <= bound);
                 }
             }

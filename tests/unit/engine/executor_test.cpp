@@ -142,6 +142,27 @@ TEST_CASE("the same bits for every batch width and every number of workers") {
     }
     CHECK(same_bits(Machine(options, 2).logits(tokens, 5), one_by_one));
     CHECK(same_bits(Machine(options, 3).logits(tokens, 1), one_by_one));
+    if (options.encoding == model::Encoding::Q4_0) {
+        for (const KvFormat format : {KvFormat::F32, KvFormat::Q8, KvFormat::Fp8E4m3}) {
+            CAPTURE(static_cast<int>(format));
+            const auto single = Machine(options, 1, {}, format).logits(tokens, 1);
+            CHECK_FALSE(same_bits(single, one_by_one));  // the format is really in use
+            CHECK(same_bits(Machine(options, 2, {}, format).logits(tokens, 9), single));
+        }
+    }
+}
+
+/// The largest difference of any two logits, relative to the largest logit.
+double relative_difference(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
+    double largest = 0;
+    double error = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        for (std::size_t j = 0; j < a[i].size(); ++j) {
+            largest = std::max(largest, std::abs(static_cast<double>(a[i][j])));
+            error = std::max(error, std::abs(static_cast<double>(a[i][j]) - static_cast<double>(b[i][j])));
+        }
+    }
+    return error / largest;
 }
 
 TEST_CASE("fused and unfused graphs: the same bits, but for attention's other order") {
@@ -150,24 +171,20 @@ TEST_CASE("fused and unfused graphs: the same bits, but for attention's other or
     const auto fused = Machine(options).logits(tokens, 10);
     CHECK(same_bits(Machine(options, 2, {false, true, false, false, false}).logits(tokens, 10), fused));
     CHECK(same_bits(Machine(options, 1, {true, true, false, true, true}).logits(tokens, 10), fused));
-    const auto unfused = Machine(options, 2, {false, false, false, false, false}).logits(tokens, 10);
-    double largest = 0;
-    double error = 0;
-    for (std::size_t i = 0; i < fused.size(); ++i) {
-        for (std::size_t j = 0; j < fused[i].size(); ++j) {
-            largest = std::max(largest, std::abs(static_cast<double>(fused[i][j])));
-            error = std::max(error, std::abs(static_cast<double>(fused[i][j]) - static_cast<double>(unfused[i][j])));
-        }
-    }
+    const graph::FusionOptions none{false, false, false, false, false};
     // An activation that falls on the other side of a rounding step moves a little more than the sums themselves.
-    CHECK(error / largest < 2e-2);
+    CHECK(relative_difference(Machine(options, 2, none).logits(tokens, 10), fused) < 2e-2);
+    options.encoding = model::Encoding::F16;
+    CHECK(relative_difference(Machine(options, 2, none).logits(tokens, 10), Machine(options).logits(tokens, 10)) <
+          1e-4);
 }
 
 TEST_CASE("counted bytes are the predicted bytes") {
     RandomDecoderOptions options;
     options.tied = GENERATE(false, true);
     const bool fuse = GENERATE(true, false);
-    Machine machine(options, 2, {fuse, fuse, fuse, fuse, fuse});
+    const KvFormat format = GENERATE(KvFormat::F16, KvFormat::Q8, KvFormat::Fp8E4m3);
+    Machine machine(options, 2, {fuse, fuse, fuse, fuse, fuse}, format);
     const std::uint64_t kv_bytes = machine.shape.position_bytes() / machine.shape.layers;
     std::uint32_t first = 0;
     for (const std::uint32_t count : {1U, 5U, 40U, 1U, 17U}) {

@@ -78,6 +78,15 @@ std::vector<BadFile> bad_headers() {
         add("alignment", Bytes().start(0, 1).entry("general.alignment", GgufType::U32).u32(alignment).data(64),
             "power of two");
     }
+    add("alignments that contradict each other",
+        Bytes()
+            .start(0, 2)
+            .entry("general.alignment", GgufType::U32)
+            .u32(32)
+            .entry("general.alignment", GgufType::U32)
+            .u32(64)
+            .data(64),
+        "the key general.alignment occurs twice");
     add("alignment is a text", Bytes().start(0, 1).entry("general.alignment", GgufType::String).text("32").data(64),
         "power of two");
     return bad;

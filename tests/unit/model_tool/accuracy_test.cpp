@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "../../support/random_decoder.hpp"
@@ -15,6 +16,7 @@
 #include "engine/decoder_runtime.hpp"
 #include "matrix_output.hpp"
 #include "model/loaded_model.hpp"
+#include "plan_report.hpp"
 #include "quantization.hpp"
 #include "random_decoder.hpp"
 #include "reference_decoder.hpp"
@@ -166,6 +168,24 @@ TEST_CASE("Each encoding's logits stay within its bounds of exact arithmetic, an
     }
 }
 
+TEST_CASE("A cache of 8 bits costs what its rounding costs") {
+    const TemporaryFolder folder;
+    const std::string path = (folder.path() / "model").string();
+    make_random_decoder(small_shape(), Encoding::F32, 3, path);
+    const double exact = accuracy_of(path, {}, engine::KvFormat::F32).kl_mean;
+    const double half = accuracy_of(path, {}, engine::KvFormat::F16).kl_mean;
+    const double codes = accuracy_of(path, {}, engine::KvFormat::Q8).kl_mean;
+    const double eights = accuracy_of(path, {}, engine::KvFormat::Fp8E4m3).kl_mean;
+    INFO(exact << " " << half << " " << codes << " " << eights);
+    CHECK(exact < 1e-9);
+    CHECK(exact < half);
+    CHECK(half < 1e-5);
+    CHECK(half < codes);
+    CHECK(codes < 0.01);
+    CHECK(codes < eights);
+    CHECK(eights < 0.2);
+}
+
 TEST_CASE("A calibration holds what the matrices were multiplied with") {
     const TemporaryFolder folder;
     const std::string source = (folder.path() / "source").string();
@@ -307,4 +327,51 @@ TEST_CASE("Smoothing keeps what KV heads and biases share, and leaves a shared e
     CHECK(smoothing.of("token_embd.weight") == nullptr);
     CHECK(smoothing.of("output_norm.weight") == nullptr);
     CHECK_THROWS_WITH(Smoothing(decoder, Calibration(), 0.5), Catch::Contains("says nothing of blk.0.attn_q.weight"));
+}
+
+TEST_CASE("The plan's report says what a pass moves and what is pinned, and fusion can be switched off") {
+    const TemporaryFolder folder;
+    const auto path = [&](const char* name) { return (folder.path() / name).string(); };
+    make_random_decoder(small_shape(), Encoding::Q4_0, 3, path("target"));
+    DecoderConfig draft = small_shape();
+    draft.layer_count = 1;
+    make_random_decoder(draft, Encoding::Q8_0, 3, path("draft"));
+    constexpr std::uint64_t kBudgetBytes = 400'000;
+    const PlanOptions options{.model_path = path("target"),
+                              .draft_path = path("draft"),
+                              .positions = 64,
+                              .tcm_bytes = 1 << 20,
+                              .pinned_bytes = kBudgetBytes,
+                              .as_json = true};
+    const auto report = nlohmann::json::parse(plan_report(options));
+    engine::WorkerTeam team({.worker_count = 1});
+    const auto runtime = engine::DecoderRuntime::load(path("target"), team, {});
+    REQUIRE(report["passes"].size() == 5);
+    for (const auto& pass : report["passes"]) {
+        const graph::Traffic wanted =
+            runtime.predict({.tokens = pass["tokens"], .positions_before = 64, .logit_rows = 1});
+        CHECK(pass["weight_bytes"] == wanted.weight_bytes);
+        CHECK(pass["kv_read_bytes"] == wanted.kv_read_bytes);
+        CHECK(pass["kv_write_bytes"] == wanted.kv_write_bytes);
+    }
+    CHECK(report["tiles"].size() == 4);
+    std::uint64_t pinned_bytes = 0;
+    const auto& models = report["residency"]["models"];
+    REQUIRE(models.size() == 2);
+    for (const auto& model : models) {
+        pinned_bytes += model["pinned_bytes"].get<std::uint64_t>();
+        CHECK(model["fraction"] == Approx(model["pinned_bytes"].get<double>() / model["weight_bytes"].get<double>()));
+    }
+    CHECK(pinned_bytes <= kBudgetBytes);
+    CHECK(pinned_bytes > kBudgetBytes / 2);
+    // A byte of the draft is read four times as often.
+    CHECK(models[1]["role"] == "draft");
+    CHECK(models[1]["fraction"] > models[0]["fraction"]);
+    CHECK_FALSE(models[1]["weights"].empty());
+    PlanOptions unfused = options;
+    unfused.fuse = false;
+    CHECK(nlohmann::json::parse(plan_report(unfused))["operations"] > report["operations"]);
+    unfused.as_json = false;
+    CHECK_THAT(plan_report(unfused), Catch::Contains("pinned") && Catch::Contains("draft: "));
+    CHECK_THROWS_AS(plan_report({.model_path = path("missing")}), std::exception);
 }
