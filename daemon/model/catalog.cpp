@@ -107,7 +107,16 @@ std::size_t Catalog::scan() {
             std::find_if(found.begin(), found.end(), [&](const auto& fresh) { return fresh->is_same_package(*old); });
         if (same != found.end()) {
             same->swap(old);
-        } else if (old->entry.user_count > 0) {
+            continue;
+        }
+        // What was said of a name and version holds for the package that now has them.
+        for (const auto& fresh : found) {
+            if (fresh->package && old->entry.name == fresh->entry.name && old->entry.version == fresh->entry.version) {
+                fresh->entry.is_pinned = old->entry.is_pinned;
+                fresh->entry.is_active = old->entry.is_active;
+            }
+        }
+        if (old->entry.user_count > 0) {
             retired_.push_back(std::move(old));
         }
     }
@@ -143,6 +152,8 @@ Catalog::Record* Catalog::find(std::string_view name, std::string_view version) 
             if (record->entry.version == version) {
                 return record.get();
             }
+        } else if (record->entry.is_active) {
+            return record.get();
         } else if (newest == nullptr || (newest->is_prerelease() && !record->is_prerelease())) {
             newest = record.get();
         }
@@ -168,6 +179,19 @@ Catalog::Use Catalog::load(std::string_view name, std::string_view version, std:
     }
     record->last_used_at_ns = now_ns;
     return Use(*record);
+}
+
+void Catalog::activate(std::string_view name, std::string_view version) {
+    Record* const chosen = find(name, version);
+    if (chosen == nullptr) {
+        throw Error(ErrorCode::NotFound,
+                    "no model " + std::string(name) + " " + std::string(version) + " to make the active one");
+    }
+    for (const auto& record : records_) {
+        if (record->entry.name == name) {
+            record->entry.is_active = !version.empty() && record.get() == chosen;
+        }
+    }
 }
 
 void Catalog::pin(std::string_view name, std::string_view version, bool is_pinned) {

@@ -45,6 +45,7 @@ struct CatalogEntry {
     std::uint64_t size_bytes = 0;
     std::uint32_t user_count = 0;
     bool is_pinned = false;
+    bool is_active = false;  ///< the version that is meant where none is named
 };
 
 /// Thread-bound (main thread). load() blocks on file I/O.
@@ -80,9 +81,13 @@ public:
     /// Sorted by name, then newest version first; broken ones last.
     [[nodiscard]] std::vector<CatalogEntry> list() const;
 
-    /// The model `name`, loaded if it is not; `version` empty takes the newest that is no prerelease, else the newest.
+    /// The model `name`, loaded if it is not; `version` empty takes the active one, else the newest that is no
+    /// prerelease, else the newest.
     /// Throws Error(NotFound), or what loading throws (the package is then listed as broken).
     [[nodiscard]] Use load(std::string_view name, std::string_view version, std::int64_t now_ns);
+    /// Makes `version` the one that is meant where none is named, until another is; empty: the newest again. Held
+    /// across scans while that version is there. Throws Error(NotFound).
+    void activate(std::string_view name, std::string_view version);
     /// A pinned model is never evicted. Throws Error(NotFound).
     void pin(std::string_view name, std::string_view version, bool is_pinned);
     /// Unloads what nobody has used for the policy's time. Returns how many went.

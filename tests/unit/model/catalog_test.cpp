@@ -67,6 +67,41 @@ TEST_CASE("The newest version that is no prerelease is loaded unless one is name
     CHECK_THROWS_AS(shelf.catalog.pin("walk", "", true), Error);
 }
 
+TEST_CASE("An activated version is the one that is meant, until it goes") {
+    Shelf shelf;
+    shelf.add("a/1", "talk", "1.0.0");
+    shelf.add("a/2", "talk", "2.0.0");
+    shelf.add("a/3", "walk", "3.0.0");
+    shelf.catalog.scan();
+    const auto version = [&] { return shelf.catalog.load("talk", "", 0)->manifest.version.text; };
+    const auto active = [&] {
+        std::string all;
+        for (const CatalogEntry& entry : shelf.catalog.list()) {
+            all += entry.is_active ? entry.name + entry.version : "";
+        }
+        return all;
+    };
+    CHECK(version() == "2.0.0");
+    shelf.catalog.activate("talk", "1.0.0");
+    CHECK(version() == "1.0.0");
+    CHECK(shelf.catalog.load("talk", "2.0.0", 0)->manifest.version.text == "2.0.0");
+    CHECK(shelf.catalog.load("walk", "", 0)->manifest.version.text == "3.0.0");
+    CHECK_THROWS_WITH(shelf.catalog.activate("talk", "7.0.0"), Catch::Contains("no model talk 7.0.0"));
+    CHECK(active() == "talk1.0.0");
+    shelf.content = small_decoder(1);
+    shelf.add("a/1", "talk", "1.0.0");
+    shelf.catalog.scan();
+    CHECK(active() == "talk1.0.0");
+    shelf.catalog.activate("talk", "2.0.0");
+    CHECK(active() == "talk2.0.0");
+    shelf.catalog.activate("talk", "");
+    CHECK(active().empty());
+    shelf.catalog.activate("talk", "1.0.0");
+    std::filesystem::remove_all(shelf.root.path() / "a" / "1");
+    shelf.catalog.scan();
+    CHECK(version() == "2.0.0");
+}
+
 TEST_CASE("Only idle models go, and pinned ones stay") {
     Shelf shelf;
     shelf.add("a/1", "one", "1.0.0");
