@@ -14,11 +14,12 @@ enum class InstructionSet : std::uint8_t {
     Avx2,      ///< x86-64 with AVX2, FMA and F16C
     Avx512,    ///< the same with AVX-512 F, BW, DQ, VL and VNNI
     Neon,      ///< AArch64 with dot product
+    I8mm,      ///< the same with int8 matrix products
 };
 
 /// All, from the slowest to the fastest of each architecture.
 inline constexpr std::array kInstructionSets{InstructionSet::Portable, InstructionSet::Avx2, InstructionSet::Avx512,
-                                             InstructionSet::Neon};
+                                             InstructionSet::Neon, InstructionSet::I8mm};
 
 constexpr std::string_view name_of(InstructionSet set) noexcept {
     switch (set) {
@@ -26,6 +27,7 @@ constexpr std::string_view name_of(InstructionSet set) noexcept {
         case InstructionSet::Avx2: return "avx2";
         case InstructionSet::Avx512: return "avx512";
         case InstructionSet::Neon: return "neon";
+        case InstructionSet::I8mm: return "i8mm";
     }
     return "unknown";
 }

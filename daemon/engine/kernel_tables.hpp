@@ -12,6 +12,7 @@ extern const KernelTable kAvx512Kernels;
 #endif
 #if defined(__aarch64__)
 extern const KernelTable kNeonKernels;
+extern const KernelTable kI8mmKernels;
 #endif
 
 }  // namespace perceptd::engine

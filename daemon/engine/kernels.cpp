@@ -36,6 +36,12 @@ const KernelTable* compiled_table(InstructionSet set) noexcept {
 #else
             return nullptr;
 #endif
+        case InstructionSet::I8mm:
+#if defined(__aarch64__)
+            return &kI8mmKernels;
+#else
+            return nullptr;
+#endif
     }
     return nullptr;
 }
@@ -75,6 +81,12 @@ bool processor_has(InstructionSet set) noexcept {
 #else
             return false;
 #endif
+        case InstructionSet::I8mm:
+#if defined(__aarch64__)
+            return processor_has(InstructionSet::Neon) && (::getauxval(AT_HWCAP2) & (1UL << 13U)) != 0;  // HWCAP2_I8MM
+#else
+            return false;
+#endif
     }
     return false;
 }
@@ -101,11 +113,12 @@ InstructionSet chosen_instruction_set() {
         if (!set.has_value() || !is_available(*set)) {
             throw Error(ErrorCode::InvalidConfiguration, "PERCEPTD_INSTRUCTION_SET is \"" + std::string(forced) +
                                                              "\", which is not available here; use portable, avx2 or "
-                                                             "avx512 (x86-64), neon (AArch64) or unset it");
+                                                             "avx512 (x86-64), neon or i8mm (AArch64) or unset it");
         }
         return *set;
     }
-    for (const InstructionSet set : {InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::Neon}) {
+    for (const InstructionSet set :
+         {InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::I8mm, InstructionSet::Neon}) {
         if (is_available(set)) {
             return set;
         }

@@ -19,6 +19,7 @@ struct Lanes {
     static constexpr int kTile4 = 4;
     static constexpr bool kPairsBlocks = false;
     static constexpr bool kWidensBlocks = false;
+    static constexpr bool kPairsTokens = false;
     static constexpr int kTile8 = 4;
     static constexpr int kTileFloat = 4;
     struct F {

@@ -16,6 +16,7 @@ struct Avx2Lanes {
     static constexpr int kTile4 = 5;              ///< tokens a pass
     static constexpr bool kPairsBlocks = true;    ///< whether integer_block_pair() pays
     static constexpr bool kWidensBlocks = false;  ///< whether there are vectors for two row blocks (matmul_wide.inl)
+    static constexpr bool kPairsTokens = false;   ///< whether two tokens are multiplied at once
     static constexpr int kTile8 = 5;
     static constexpr int kTileFloat = 6;
     using F = __m256;

@@ -83,6 +83,36 @@ struct LoadedGroup {
     }
 };
 
+/// add_group() for sets that multiply two tokens at once (Lanes::kPairsTokens). `L` is Lanes, as a parameter so that
+/// only such sets need what is used here.
+template <WeightKind Kind, int Columns, typename L>
+inline __attribute__((always_inline)) void add_group_by_tokens(const std::byte* codes, const GroupOf<Kind>& group,
+                                                               const ActivationGroup* (&a)[Columns],
+                                                               F (&acc)[Columns]) {
+    const LoadedGroup<Kind> w(codes, group);
+    const typename L::RowPairs pairs(w.quads);
+#pragma GCC unroll 4
+    for (int c = 0; c < Columns; c += 2) {
+        I sums[2];
+        pairs.dot(a[c]->codes, a[c + 1 < Columns ? c + 1 : c]->codes, sums[0], sums[1]);
+#pragma GCC unroll 2
+        for (int i = c; i < Columns && i < c + 2; ++i) {
+            I sum = sums[i - c];
+            if constexpr (Kind == WeightKind::Q4_0) {
+                sum = Lanes::add(sum, Lanes::sum_of_halves(a[i]->minus_8_sums));
+            } else if constexpr (!GroupOf<Kind>::kHasMinimum) {
+                sum = Lanes::add(sum, L::less_zero_points(w.first, a[i]->minus_8_sums));
+            }
+            const F a_scale = Lanes::set1(a[i]->scale);
+            acc[i] = Lanes::fma(Lanes::mul(w.scale, a_scale), Lanes::to_float(sum), acc[i]);
+            if constexpr (GroupOf<Kind>::kHasMinimum) {
+                const F code_sum = Lanes::to_float(Lanes::sum_of_halves(a[i]->minus_8_sums));
+                acc[i] = Lanes::fma(Lanes::mul(w.minimum, a_scale), code_sum, acc[i]);
+            }
+        }
+    }
+}
+
 template <WeightKind Kind, int Columns>
 inline __attribute__((always_inline)) void add_group(const std::byte* codes, const GroupOf<Kind>& group,
                                                      const ActivationGroup* (&a)[Columns], F (&acc)[Columns]) {
@@ -94,6 +124,8 @@ inline __attribute__((always_inline)) void add_group(const std::byte* codes, con
         for (int c = 0; c < Columns; ++c) {
             acc[c] = Lanes::fma(Lanes::mul(scale, Lanes::set1(a[c]->scale)), Lanes::to_float(sums[c]), acc[c]);
         }
+    } else if constexpr (Lanes::kPairsTokens && Kind != WeightKind::Q6_K && Columns > 1) {
+        add_group_by_tokens<Kind, Columns, Lanes>(codes, group, a, acc);
     } else {
         const LoadedGroup<Kind> w(codes, group);
         // One column after the other: interleaving them would spill the accumulators.

@@ -51,7 +51,7 @@ class Bench {
 public:
     Bench(const std::string& path, engine::WorkerTeam& team, const std::string& cache_folder,
           engine::WeightResidence residence)
-        : path_(path), team_(team) {
+        : path_(path) {
         // A package's manifest holds the digest, so that finding the cache file costs no pass over the model.
         const std::string digest = cache_folder.empty() ? std::string() : digest_of(path);
         const auto start = Clock::now();
@@ -101,7 +101,6 @@ public:
 
 private:
     std::string path_;
-    engine::WorkerTeam& team_;
     std::unique_ptr<engine::DecoderRuntime> runtime_;
     std::vector<std::uint32_t> pages_;
     engine::HugeBuffer pool_;

@@ -10,8 +10,9 @@ import tempfile
 SKIPPED = 77
 CROSS = "aarch64-linux-gnu-g++"
 FLAGS = ["-std=c++20", "-O2", "-ffp-contract=off", "-D_GNU_SOURCE", "-pthread"]
+MARCH = {"kernels_neon": "armv8.2-a+dotprod", "kernels_i8mm": "armv8.2-a+dotprod+i8mm"}
 # What the kernels stand on; the executor and what feeds it need libraries that a cross build may lack.
-KERNELS = ["engine/attention", "engine/convolution", "engine/kernels", "engine/kernels_neon", "engine/kernels_portable",
+KERNELS = ["engine/attention", "engine/convolution", "engine/kernels", "engine/kernels_i8mm", "engine/kernels_neon", "engine/kernels_portable",
            "engine/kv_pages", "engine/operations", "engine/pack", "engine/rotary", "engine/unpack",
            "engine/worker_team", "model/blocks", "model/fp8", "model/int4", "base/contract", "base/error", "base/hot_path"]
 
@@ -30,7 +31,7 @@ def build_cross(root, folder):
     objects = []
     for source in sources:
         target = folder / (source.stem + ".o")
-        march = ["-march=armv8.2-a+dotprod"] if source.name == "kernels_neon.cpp" else []
+        march = [f"-march={MARCH[source.stem]}"] if source.stem in MARCH else []
         subprocess.run([CROSS, *FLAGS, *march, f"-I{root}/daemon", "-c", source, "-o", target], check=True)
         objects.append(target)
     program = folder / "kernel_digest"
@@ -48,7 +49,7 @@ def main():
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory() as folder:
         program = build_cross(root, pathlib.Path(folder))
-        for instruction_set in ("portable", "neon"):
+        for instruction_set in ("portable", "neon", "i8mm"):
             got = digest(["qemu-aarch64", "-cpu", "max", program], instruction_set)
             for ours, theirs in zip(expected.splitlines(), got.splitlines()):
                 if ours != theirs:
