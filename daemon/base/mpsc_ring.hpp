@@ -1,73 +1,73 @@
-// A bounded queue that many threads fill and one empties.
-// Owns its cells, made once.
-// Never blocks, never allocates after construction, never overwrites what was not taken.
-//
-// Each cell carries the stamp of its turn, as in D. Vyukov's bounded queue (1024cores.net, "bounded MPMC queue").
+// A bounded queue from many threads to one, of movable records. Owns the records that are in it. The overflow policy is
+// in the type: push() rejects when full and leaves the record with its giver. Each cell carries the turn it is in: its
+// place in the order of pushes, one more once it is filled. So a cell is touched by one thread at a time and nobody
+// waits for a lock. A producer that stops between taking a cell and filling it holds up what came after it, for as long
+// as the scheduler keeps it away; never for ever, and never the other producers.
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/contract.hpp"
 
 namespace perceptd {
 
-/// push() from any thread, pop() from one. Real-time: push() retries only while other threads push at the same moment.
-template <class Item, std::size_t kCapacity>
+/// Threads: push() from any, pop() from one. Real-time after construction: no allocation, no lock, no system call.
+template <typename T>
 class MpscRing {
-    static_assert(std::has_single_bit(kCapacity) && std::is_trivially_copyable_v<Item>);
-
 public:
-    MpscRing() : cells_(std::make_unique<Cell[]>(kCapacity)) {
-        for (std::size_t i = 0; i < kCapacity; ++i) {
+    /// `capacity`: a power of two.
+    explicit MpscRing(std::size_t capacity) : cells_(capacity), mask_(capacity - 1) {
+        PERCEPTD_ASSERT(capacity >= 2 && (capacity & mask_) == 0);
+        for (std::size_t i = 0; i < capacity; ++i) {
             cells_[i].turn.store(i, std::memory_order_relaxed);
         }
     }
 
-    /// False when full.
-    [[nodiscard]] bool push(const Item& item) noexcept {
-        std::size_t position = tail_.load(std::memory_order_relaxed);
+    /// False when full; `record` is then untouched.
+    [[nodiscard]] bool push(T&& record) noexcept {
+        std::size_t tail = tail_.load(std::memory_order_relaxed);
         for (;;) {
-            Cell& cell = cells_[position % kCapacity];
+            Cell& cell = cells_[tail & mask_];
             const std::size_t turn = cell.turn.load(std::memory_order_acquire);
-            if (turn == position) {
-                if (tail_.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
-                    cell.item = item;
-                    // Sequentially consistent, as pop()'s load: a pusher may look next whether the taker sleeps.
-                    cell.turn.store(position + 1, std::memory_order_seq_cst);
+            if (turn == tail) {
+                if (tail_.compare_exchange_weak(tail, tail + 1, std::memory_order_relaxed)) {
+                    cell.record = std::move(record);
+                    cell.turn.store(tail + 1, std::memory_order_release);
                     return true;
                 }
-            } else if (turn < position) {
-                return false;
+            } else if (turn < tail) {
+                return false;  // the consumer has not come round yet
             } else {
-                position = tail_.load(std::memory_order_relaxed);
+                tail = tail_.load(std::memory_order_relaxed);
             }
         }
     }
 
-    /// False when there is nothing.
-    [[nodiscard]] bool pop(Item& item) noexcept {
-        Cell& cell = cells_[head_ % kCapacity];
-        if (cell.turn.load(std::memory_order_seq_cst) != head_ + 1) {
+    /// False when empty, or while the next record is still being written.
+    [[nodiscard]] bool pop(T& record) noexcept {
+        Cell& cell = cells_[head_ & mask_];
+        if (cell.turn.load(std::memory_order_acquire) != head_ + 1) {
             return false;
         }
-        item = cell.item;
-        cell.turn.store(head_ + kCapacity, std::memory_order_release);
+        record = std::move(cell.record);
+        cell.turn.store(head_ + mask_ + 1, std::memory_order_release);
         ++head_;
         return true;
     }
 
 private:
     struct Cell {
-        std::atomic<std::size_t> turn;
-        Item item;
+        std::atomic<std::size_t> turn{0};
+        T record{};
     };
 
-    std::unique_ptr<Cell[]> cells_;
+    std::vector<Cell> cells_;
+    std::size_t mask_;
     alignas(64) std::atomic<std::size_t> tail_{0};
-    alignas(64) std::size_t head_ = 0;
+    alignas(64) std::size_t head_ = 0;  // the consumer's alone
 };
 
 }  // namespace perceptd

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kBurst = 16;                        // entries of one ring in one pass
 constexpr std::uint32_t kIdleBellsMax = 100'000;  // in a row, without a submission
+constexpr std::size_t kAnswersMax = 4096;
 constexpr std::uint64_t kWakeTag = RingService::kRingsMax;
 constexpr std::uint64_t kSlotBits = 8;
 
@@ -35,6 +36,7 @@ void watch(int epoll, int bell, std::uint64_t tag) {
 
 RingService::RingService(const RingServiceOptions& options, RingHandler& handler)
     : handler_(handler),
+      answers_(kAnswersMax),
       spin_(std::thread::hardware_concurrency() > 1 ? options.spin_limit_us : 0),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       wake_bell_(make_event()) {
@@ -98,7 +100,8 @@ bool RingService::complete(RingId ring, const percept_job_completion& completion
 }
 
 void RingService::wake() noexcept {
-    if (is_sleeping_.load(std::memory_order_seq_cst) && is_sleeping_.exchange(false, std::memory_order_relaxed)) {
+    // An exchange on both sides: either the sleeper sees the answer that was pushed before, or this sees the sleeper.
+    if (is_sleeping_.exchange(false, std::memory_order_acq_rel)) {
         signal_event(wake_bell_.borrow());
     }
 }
@@ -190,7 +193,7 @@ void RingService::give_up(Slot& slot, const char* reason) noexcept {
 
 void RingService::sleep() noexcept {
     const std::int64_t start_ns = monotonic_ns();
-    is_sleeping_.store(true, std::memory_order_seq_cst);
+    is_sleeping_.exchange(true, std::memory_order_acq_rel);
     for (Slot& slot : slots_) {
         if (JobRing* const ring = slot.ring.load(std::memory_order_acquire)) {
             ring->announce_sleep();

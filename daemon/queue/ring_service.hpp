@@ -81,7 +81,7 @@ private:
 
     RingHandler& handler_;
     std::array<Slot, kRingsMax> slots_;
-    MpscRing<Answer, 4096> answers_;
+    MpscRing<Answer> answers_;
     SpinBudget spin_;
     UniqueFd epoll_;
     UniqueFd wake_bell_;

@@ -41,7 +41,7 @@ public:
         queue::RingId ring;
         std::uint64_t job_id;
     };
-    MpscRing<Later, 4096> later;
+    MpscRing<Later> later{4096};
     std::atomic<queue::RingId> broken_ring{0};
     std::atomic<int> broken_count{0};
 };
