@@ -163,6 +163,75 @@ struct percept_feed {
     uint32_t free_slots[2][PERCEPT_FEED_FREE_SLOTS];
 };
 
+/* ---- Job ring: the Submit/Completion pairs of a channel in shared memory ---- */
+#define PERCEPT_JOB_RING_MAGIC 0x4a435250u /* "PRCJ" */
+#define PERCEPT_JOB_RING_ENTRIES 256u      /* of either direction; a power of two */
+#define PERCEPT_JOB_BINDINGS_MAX 6u        /* inputs and outputs; a job with more goes through the channel */
+
+struct percept_job_binding {
+    uint32_t buffer_id; /* from RegisterBuffers */
+    uint32_t reserved;
+    uint64_t offset_bytes;
+    uint64_t size_bytes;
+};
+
+/* Entry at position p (they count from 0) lies in slot p modulo the ring's size and is whole once sequence is p + 1. */
+struct percept_job_entry { /* 192 bytes; the first binding shares the header's cache line */
+    uint64_t sequence;
+    uint64_t job_id;     /* the client's; not in flight twice */
+    uint64_t program_id; /* 0 with no binding: an empty job, completed where it is received */
+    int64_t deadline_ns; /* 0: none */
+    uint8_t job_class;   /* as JobClass of the channel */
+    uint8_t input_count; /* bindings[0 .. input_count) are read, the output_count after them are written */
+    uint8_t output_count;
+    uint8_t flags; /* 0 */
+    uint32_t reserved;
+    struct percept_job_binding bindings[PERCEPT_JOB_BINDINGS_MAX];
+    uint64_t reserved1;
+};
+
+/* How a job ended. */
+enum {
+    PERCEPT_JOB_DONE = 1u,
+    PERCEPT_JOB_CANCELLED = 2u,
+    PERCEPT_JOB_DEPENDENCY_LOST = 3u, /* an in-fence failed */
+    PERCEPT_JOB_DEVICE_LOST = 4u,     /* and no other device could run it */
+    PERCEPT_JOB_DROPPED = 5u,         /* whole, in overload or past its deadline */
+    PERCEPT_JOB_INVALID = 6u,
+    PERCEPT_JOB_NOT_FINITE = 7u,
+    PERCEPT_JOB_NO_MEMORY = 8u,
+    PERCEPT_JOB_UNSUPPORTED = 9u,
+    PERCEPT_JOB_REFUSED = 10u /* admission or quota; try later */
+};
+
+struct percept_job_completion { /* 64 bytes */
+    uint64_t sequence;
+    uint64_t job_id;
+    uint32_t status; /* PERCEPT_JOB_* */
+    uint32_t reserved;
+    int64_t started_ns; /* 0: never started */
+    int64_t finished_ns;
+    uint64_t reserved1[3];
+};
+
+/* Heads only grow and are read when a ring looks full. A side that is about to sleep sets its word to 1 and looks once
+ * more; who writes an entry then finds the word, clears it and rings: the client an eventfd, the daemon a pipe. */
+struct percept_job_ring {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t reserved0[7];
+    uint64_t submission_head; /* daemon */
+    uint64_t reserved1[7];
+    uint64_t completion_head; /* client */
+    uint64_t reserved2[7];
+    uint32_t daemon_sleeps;
+    uint32_t reserved3[15];
+    uint32_t client_sleeps;
+    uint32_t reserved4[15];
+    struct percept_job_entry submissions[PERCEPT_JOB_RING_ENTRIES];
+    struct percept_job_completion completions[PERCEPT_JOB_RING_ENTRIES];
+};
+
 #ifdef __cplusplus
 #define PERCEPT_STATIC_ASSERT static_assert
 #else
@@ -178,5 +247,8 @@ PERCEPT_STATIC_ASSERT(sizeof(struct percept_imu_row) == 56, "imu row");
 PERCEPT_STATIC_ASSERT(sizeof(struct percept_motion_feature) == 48, "motion feature");
 PERCEPT_STATIC_ASSERT(sizeof(struct percept_motion_block) == 40, "motion block");
 PERCEPT_STATIC_ASSERT(sizeof(struct percept_feed_record) == 96, "feed record");
+PERCEPT_STATIC_ASSERT(sizeof(struct percept_job_entry) == 192, "job entry");
+PERCEPT_STATIC_ASSERT(sizeof(struct percept_job_completion) == 64, "job completion");
+PERCEPT_STATIC_ASSERT(sizeof(struct percept_job_ring) == 320 + 256 * PERCEPT_JOB_RING_ENTRIES, "job ring");
 
 #endif
