@@ -82,8 +82,8 @@ public:
     /// Ok: accepted, JobEnded follows. Full: not now. Invalid: a handle, a count or a size that the program does not
     /// take. Ended: the device is lost. Real-time.
     [[nodiscard]] virtual Status submit(const DeviceJob& job) noexcept = 0;
-    /// A new rank and `grant_ns` more time for an accepted job; nothing for one that has ended, or where is_preemptive
-    /// is false. Real-time.
+    /// A new rank and `grant_ns` from now on for an accepted job; nothing for one that has ended, or where
+    /// is_preemptive is false. Real-time.
     virtual void grant(JobId job, const Rank& rank, std::int64_t grant_ns) noexcept = 0;
     /// Ends a job early: before it is begun, or at the next segment. Its event is Cancelled, or how it ended before.
     /// Real-time.
