@@ -70,7 +70,7 @@ public:
 
     /// Throws Error(InvalidArgument, Unsupported, QuotaExceeded) or std::system_error; nothing is kept then.
     [[nodiscard]] virtual DeviceHandle import_buffer(const BufferDescription& buffer) = 0;
-    /// No accepted job uses it any more.
+    /// No accepted job uses it any more. Nothing for a handle that it does not know (any more).
     virtual void release_buffer(DeviceHandle buffer) noexcept = 0;
 
     /// Begins to load; ProgramLoaded tells how it went, on good and bad ways alike. `program` is borrowed for the call.

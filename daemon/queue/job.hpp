@@ -60,9 +60,10 @@ struct Binding {
     BufferId buffer = 0;
     std::uint64_t offset_bytes = 0;
     std::uint64_t size_bytes = 0;
-    /// Waited for, without a thread, before the device sees the job; none: ready. The giver says which kind it is.
+    /// Waited for, without a thread, before the device sees the job; none: ready. The giver says which kind it is
+    /// (fence::kind_of()).
     UniqueFd acquire_fence;
-    fence::Fence::Kind acquire_kind = fence::Fence::Kind::EventFd;
+    fence::Fence::Kind acquire_kind = fence::Fence::Kind::Pipe;
 };
 
 inline constexpr std::size_t kBindingsMax = 8;
