@@ -38,6 +38,9 @@ public:
     [[nodiscard]] FenceState wait_until(std::int64_t deadline_ns) const noexcept;
     /// Borrowed, for poll.
     [[nodiscard]] int fd() const noexcept { return fd_.borrow(); }
+    /// Gives the descriptor up, for a job that waits for it or another process.
+    [[nodiscard]] UniqueFd release() noexcept { return std::move(fd_); }
+    [[nodiscard]] Kind kind() const noexcept { return kind_; }
 
 private:
     UniqueFd fd_;

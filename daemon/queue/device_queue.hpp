@@ -39,7 +39,7 @@ public:
     DeviceQueue& operator=(const DeviceQueue&) = delete;
 
     /// Takes the job with its fences when Ok, and leaves it otherwise. Real-time: no allocation, no lock; without a
-    /// fence at most one system call, with one more.
+    /// fence at most one system call, with one two more.
     [[nodiscard]] Submitted submit(Job&& job, bool wants_fence) noexcept;
     /// The job ends as Cancelled: now where it waits, at the end of its segment where it runs. Ok also when it has
     /// ended. Full: again later. Real-time.
