@@ -9,9 +9,9 @@
 
 namespace perceptd::queue {
 
-/// Free: no job. Fences: an acquire fence is open. Program: it is being loaded. Ready: with the scheduler. Held: by the
+/// Free: no job. Fences: an acquire fence is open. Loading: its program is. Ready: with the scheduler. Held: by the
 /// device.
-enum class JobState : std::uint8_t { Free, Fences, Program, Ready, Held };
+enum class JobState : std::uint8_t { Free, Fences, Loading, Ready, Held };
 /// A job under way.
 struct ActiveJob {
     JobState state = JobState::Free;

@@ -1,7 +1,9 @@
 #include "queue/device_queue.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/contract.hpp"
@@ -10,6 +12,7 @@
 namespace perceptd::queue {
 namespace {
 
+constexpr std::size_t kDevicesMax = 64;  // a bit each in reset_now()
 constexpr std::uint64_t kLaneToken = std::uint64_t{1} << 63;
 
 /// Which fence of which job: the generation tells a fence that was watched for the place's last job.
@@ -37,6 +40,9 @@ std::vector<Lane> DeviceQueue::lanes_of(std::vector<std::unique_ptr<Device>> dev
                                         const DeviceQueueOptions& options) {
     if (devices.empty()) {
         throw Error(ErrorCode::InvalidArgument, "a queue needs at least one device; the CPU is always there");
+    }
+    if (devices.size() > kDevicesMax) {
+        throw Error(ErrorCode::InvalidArgument, "a queue has at most 64 devices; leave some out of the configuration");
     }
     std::vector<Lane> lanes;
     for (std::unique_ptr<Device>& device : devices) {
@@ -257,22 +263,25 @@ void DeviceQueue::cancel_now(std::size_t place) noexcept {
         finish(place, JobStatus::Cancelled);
         return;
     }
-    active.is_cancelled = true;
-    lanes_[active.lane].device->cancel(active.id);
+    // Once: a client that cancels for ever must not fill the device's ears.
+    if (!std::exchange(active.is_cancelled, true)) {
+        lanes_[active.lane].device->cancel(active.id);
+    }
 }
 
 void DeviceQueue::reset_now() noexcept {
+    std::uint64_t lanes_with_jobs = 0;  // that were not told already
     for (std::size_t place = 0; place < active_.size(); ++place) {
         ActiveJob& active = active_[place];
         if (active.state == JobState::Held) {
-            active.is_cancelled = true;
+            lanes_with_jobs |= std::exchange(active.is_cancelled, true) ? 0 : std::uint64_t{1} << active.lane;
         } else if (active.state != JobState::Free) {
             finish(place, JobStatus::Cancelled);
         }
     }
-    for (Lane& lane : lanes_) {
-        if (lane.held > 0) {
-            lane.device->reset();
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+        if ((lanes_with_jobs >> lane & 1) != 0) {
+            lanes_[lane].device->reset();
         }
     }
 }

@@ -55,7 +55,7 @@ void DeviceQueue::choose_lane(std::size_t place, std::size_t first_lane) noexcep
         return;
     }
     if (is_loading) {
-        active.state = JobState::Program;
+        active.state = JobState::Loading;
         return;
     }
     finish(place, was_there ? JobStatus::DeviceLost : JobStatus::Unsupported);
@@ -74,7 +74,7 @@ void DeviceQueue::move_away(std::size_t place) noexcept {
     Lane& lane = lanes_[active.lane];
     lane.held -= active.state == JobState::Held ? 1 : 0;
     lane.scheduler.remove(place, 0, false, monotonic_ns());
-    active.state = JobState::Program;  // with no scheduler and no device
+    active.state = JobState::Loading;  // with no scheduler and no device
     if (active.is_cancelled) {
         finish(place, JobStatus::Cancelled);
         return;
@@ -167,7 +167,7 @@ void DeviceQueue::job_ended(std::size_t lane, const DeviceEvent& event) noexcept
     --lanes_[lane].held;
     const bool is_done = status == JobStatus::Ok || status == JobStatus::NotFinite;
     lanes_[lane].scheduler.remove(place, ran_ns, is_done, monotonic_ns());
-    active_[place].state = JobState::Program;  // with no scheduler and no device
+    active_[place].state = JobState::Loading;  // with no scheduler and no device
     finish(place, status);
 }
 
@@ -181,7 +181,7 @@ void DeviceQueue::grant_spent(std::size_t lane, const DeviceEvent& event) noexce
 
 void DeviceQueue::program_loaded(std::size_t lane, const DeviceEvent& event) noexcept {
     const Resources::Loaded loaded = resources_.note_loaded(lane, event);
-    choose_again(JobState::Program);
+    choose_again(JobState::Loading);
     if (loaded.program != 0 && on_program) {
         on_program(loaded.program, loaded.status, reason_of(event));
     }
@@ -200,7 +200,7 @@ void DeviceQueue::lane_lost(std::size_t index, std::string_view reason) noexcept
             move_away(place);
         }
     }
-    choose_again(JobState::Program);  // what waited for this device to load waits for nothing
+    choose_again(JobState::Loading);  // what waited for this device to load waits for nothing
     if (on_device_lost) {
         on_device_lost(index, reason);
     }

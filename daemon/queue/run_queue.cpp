@@ -34,9 +34,6 @@ std::size_t RunQueue::next() const noexcept {
         if (job.id == 0) {
             continue;
         }
-        if (job.is_cancelled) {
-            return i;
-        }
         if (job.ran_ns < job.granted_ns && (best == kNone || job.rank < held_[best].rank ||
                                             (job.rank == held_[best].rank && job.order < held_[best].order))) {
             best = i;
@@ -47,8 +44,9 @@ std::size_t RunQueue::next() const noexcept {
 
 bool RunQueue::charge(std::size_t place, std::int64_t ran_ns) noexcept {
     Held& job = held_[place];
+    const bool had_time = job.ran_ns < job.granted_ns;
     job.ran_ns = sum(job.ran_ns, ran_ns);
-    return job.ran_ns >= job.granted_ns;
+    return had_time && job.ran_ns >= job.granted_ns;
 }
 
 std::size_t RunQueue::find(JobId id) const noexcept {

@@ -24,7 +24,6 @@ public:
         std::int64_t granted_ns = 0;  ///< in all
         std::int64_t ran_ns = 0;
         std::uint64_t order = 0;  ///< of arrival: decides between equal ranks
-        bool is_cancelled = false;
     };
 
     explicit RunQueue(std::size_t jobs_max) : held_(jobs_max) {}
@@ -37,7 +36,7 @@ public:
     /// The job whose segment is next: a cancelled one at once, else the lowest rank of those with time left; kNone:
     /// none.
     [[nodiscard]] std::size_t next() const noexcept;
-    /// A segment of `place` took so long. True: its time is spent (told once, it waits for a grant).
+    /// A segment of `place` took so long. True: its time is spent now (told once; it waits for a grant).
     [[nodiscard]] bool charge(std::size_t place, std::int64_t ran_ns) noexcept;
     void remove(std::size_t place) noexcept { held_[place] = {}; }
 
