@@ -111,6 +111,7 @@ Executor::Executor(const graph::Graph& graph, const model::DecoderConfig& config
     slots_.resize(options_.limits.tokens_max);
     lay_out();
     compile(weights);
+    next_step_ = steps_.size();
     place_barriers();
 }
 
@@ -223,7 +224,7 @@ bool Executor::accepts(const Pass& pass) const noexcept {
            std::all_of(pass.logit_rows.begin(), pass.logit_rows.end(), [&](std::uint32_t row) { return row < tokens; });
 }
 
-Status Executor::run(const Pass& pass) noexcept {
+Status Executor::begin(const Pass& pass) noexcept {
     if (!accepts(pass)) {
         return Status::Invalid;
     }
@@ -233,30 +234,55 @@ Status Executor::run(const Pass& pass) noexcept {
         slots_[i] = pass.tree != nullptr ? pass.tree_slots[i] : positions_[i];
     }
     fault_.store(false, std::memory_order_relaxed);
-    context_.pass = &pass;
+    pass_ = pass;
+    context_.pass = &pass_;
     context_.tokens = pass.token_ids.size();
     context_.rows = pass.logit_rows.size();
     context_.positions = pass.first_position + pass.token_ids.size();
     context_.token_positions = positions_.data();
     context_.token_slots = slots_.data();
-    auto program = [this](Worker& worker) noexcept {
-        for (const Step& step : steps_) {
-            if (step.barrier_before) {
+    traffic_ = {};
+    next_step_ = 0;
+    return Status::Ok;
+}
+
+Status Executor::run(const Pass& pass) noexcept {
+    const Status begun = begin(pass);
+    return begun == Status::Ok ? run_to(steps_.size()) : begun;
+}
+
+Status Executor::advance() noexcept {
+    std::size_t end_step = next_step_;
+    while (end_step < steps_.size() && steps_[end_step].layer == steps_[next_step_].layer) {
+        ++end_step;
+    }
+    return end_step == next_step_ ? Status::Ended : run_to(end_step);
+}
+
+Status Executor::run_to(std::size_t end_step) noexcept {
+    const std::size_t begin_step = next_step_;
+    auto program = [this, begin_step, end_step](Worker& worker) noexcept {
+        for (std::size_t i = begin_step; i < end_step; ++i) {
+            if (steps_[i].barrier_before) {
                 worker.barrier();
                 if (worker.cancelled()) {
                     return;
                 }
             }
-            run_step(step, context_, worker);
+            run_step(steps_[i], context_, worker);
         }
     };
     const bool complete = team_.run(program);
     const TrafficCounter counted = team_.take_traffic();
-    traffic_ = {.weight_bytes = counted.weight_bytes,
-                .kv_read_bytes = counted.kv_read_bytes,
-                .kv_write_bytes = counted.kv_write_bytes};
+    traffic_.weight_bytes += counted.weight_bytes;
+    traffic_.kv_read_bytes += counted.kv_read_bytes;
+    traffic_.kv_write_bytes += counted.kv_write_bytes;
+    next_step_ = complete ? end_step : steps_.size();
     if (!complete) {
         return Status::Ended;
+    }
+    if (next_step_ < steps_.size()) {
+        return Status::Again;
     }
     return fault_.load(std::memory_order_relaxed) ? Status::NotFinite : Status::Ok;
 }

@@ -58,6 +58,12 @@ public:
     /// activation was no number, the logits are void. Ended: the team was cancelled.
     [[nodiscard]] Status run(const Pass& pass) noexcept;
 
+    /// run() in parts, for whoever must let others have the processor in between: begin() checks, each advance() then
+    /// runs one layer. Again: there is more; otherwise what run() says. What `pass` refers to stays until then, and
+    /// nobody else begins a pass. The parts give the bits of the whole.
+    [[nodiscard]] Status begin(const Pass& pass) noexcept;
+    [[nodiscard]] Status advance() noexcept;
+
     /// Logits of the last good run, one row of vocabulary_size per wanted row.
     [[nodiscard]] FloatView logits() const noexcept;
     /// What the last run moved, counted while it ran; equals graph::predict() of the same pass.
@@ -67,6 +73,7 @@ public:
 
 private:
     [[nodiscard]] bool accepts(const Pass& pass) const noexcept;
+    [[nodiscard]] Status run_to(std::size_t end_step) noexcept;
     void compile(const PackedDecoder& weights);
     void lay_out();
     void place_barriers();
@@ -82,6 +89,8 @@ private:
     std::vector<std::uint32_t> positions_;
     std::vector<std::uint32_t> slots_;
     FaultFlag fault_{false};
+    Pass pass_;                  // of begin(), or of run()
+    std::size_t next_step_ = 0;  // the end: no pass is open
     graph::Traffic traffic_;
 };
 
