@@ -59,7 +59,7 @@ std::vector<std::uint32_t> prompt_of(const ServedModel& model, const std::string
 }  // namespace
 
 Answering::Answering(store::Store& store, MakeModels make_models, AnsweringOptions options)
-    : store_(store), make_models_(std::move(make_models)), options_(options), ready_(make_event()) {
+    : store_(store), make_models_(std::move(make_models)), options_(std::move(options)), ready_(make_event()) {
     sigset_t all;
     sigset_t before;
     ::sigfillset(&all);
@@ -135,8 +135,8 @@ void Answering::step_all() {
 
 void Answering::ended(const Running& running) noexcept {
     try {
-        if (on_answered) {
-            on_answered(running.uid, running.model, running.generation->made_tokens(), running.is_new_turn);
+        if (options_.on_answered) {
+            options_.on_answered(running.uid, running.model, running.generation->made_tokens(), running.is_new_turn);
         }
     } catch (const std::exception& error) {
         log::error("generate", error.what());

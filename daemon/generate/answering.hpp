@@ -34,6 +34,8 @@ struct AnsweringOptions {
     std::size_t worker_count = 1;
     std::size_t running_per_user_max = 4;
     std::size_t running_max = 4;
+    /// Who was answered how much, on the answering thread, when an answer ends or is interrupted.
+    std::function<void(std::uint32_t uid, const std::string& model, std::uint64_t tokens, bool is_new_turn)> on_answered;
 };
 
 /// Threads: main thread.
@@ -59,9 +61,6 @@ public:
     /// Readable when replies wait or some answer has grown; run_replies() clears it.
     [[nodiscard]] int ready_fd() const noexcept { return ready_.borrow(); }
     void run_replies();
-    /// For who answered how much, on the answering thread, when an answer ends or is interrupted.
-    std::function<void(std::uint32_t uid, const std::string& model, std::uint64_t tokens, bool is_new_turn)>
-        on_answered;
 
 private:
     struct Running {
