@@ -115,8 +115,8 @@ bool TurnTable::remove(std::uint32_t uid, std::uint64_t id) {
     return database_->changed_count() > 0;
 }
 
-std::size_t TurnTable::remove_all(std::uint32_t uid) {
-    database_->prepare("DELETE FROM turns WHERE uid = ?").bind(uid).run();
+std::size_t TurnTable::remove_all(std::optional<std::uint32_t> uid) {
+    database_->prepare("DELETE FROM turns WHERE ?1 < 0 OR uid = ?1").bind(uid ? std::int64_t{*uid} : -1).run();
     return static_cast<std::size_t>(database_->changed_count());
 }
 

@@ -37,8 +37,8 @@ public:
     [[nodiscard]] std::vector<TurnSummary> list(std::uint32_t uid, std::size_t count);
     /// False when the user has no such turn.
     bool remove(std::uint32_t uid, std::uint64_t id);
-    /// How many turns of the user went.
-    std::size_t remove_all(std::uint32_t uid);
+    /// How many turns of the user, or of everybody, went.
+    std::size_t remove_all(std::optional<std::uint32_t> uid);
     /// Removes turns that ended before `ended_before_ms`, and the oldest until the file has room. How many went.
     std::size_t prune(std::int64_t ended_before_ms);
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "ask.hpp"
+#include "ledger.hpp"
 #include "listing.hpp"
 #include "watch.hpp"
 
@@ -18,6 +19,8 @@ using perceptctl::ListingOptions;
 struct Commands {
     perceptctl::WatchOptions watch;
     perceptctl::AskOptions ask;
+    perceptctl::LedgerOptions ledger;
+    std::string ledger_action;
     ListingOptions listing;
     std::function<int()> chosen;
 };
@@ -85,6 +88,23 @@ void add_ask(CLI::App& app, Commands& commands) {
     });
 }
 
+void add_ledger(CLI::App& app, Commands& commands) {
+    perceptctl::LedgerOptions& options = commands.ledger;
+    CLI::App* const ledger = app.add_subcommand(
+        "ledger", "Shows what is kept of you on this device: sessions, answers, who used which sensor when.");
+    std::string& action = commands.ledger_action;
+    ledger->add_option("action", action, "erase: deletes that, and your kept answers")->check(CLI::IsMember({"erase"}));
+    ledger->add_option("--bus", options.bus, "The daemon's bus: system, session or a D-Bus address")
+        ->type_name("BUS")
+        ->capture_default_str();
+    ledger->add_flag("--json", options.json, "JSON instead of tables");
+    ledger->add_flag("--all", options.everybody, "Everybody's; for who may manage the device");
+    ledger->callback([&commands] {
+        commands.ledger.erases = commands.ledger_action == "erase";
+        commands.chosen = [&commands] { return perceptctl::show_or_erase_ledger(commands.ledger); };
+    });
+}
+
 void add_listing(CLI::App& app, Commands& commands, const char* name, const char* text,
                  int (*show)(const ListingOptions&)) {
     CLI::App* const listing = app.add_subcommand(name, text);
@@ -108,6 +128,7 @@ int main(int argc, char** argv) {
     add_listing(app, commands, "config", "Shows the configuration that is in force.", perceptctl::show_config);
     add_watch(app, commands);
     add_ask(app, commands);
+    add_ledger(app, commands);
 
     try {
         app.parse(argc, argv);
