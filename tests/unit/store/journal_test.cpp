@@ -104,6 +104,22 @@ TEST_CASE("what was written is read back, also a turn that goes on later") {
     CHECK((status.st_mode & 0777) == 0600);
 }
 
+TEST_CASE("a journal that another program wrote by the format's description is read") {
+    // tests/fuzz/make_corpus.py, which has its own checksum and its own numbers.
+    const JournalContents found = scan_text(bytes_of(PERCEPTD_CORPUS "fuzz_journal/whole"));
+    CHECK(found.fault.empty());
+    CHECK(found.turn.start.id == 7);
+    CHECK(found.turn.start.uid == 1000);
+    CHECK(found.turn.start.model == "small");
+    CHECK(found.turn.start.prompt == Ids{1, 2, 300});
+    CHECK(found.turn.start.rng_key == 11);
+    CHECK(found.turn.start.sampler_digest == 12);
+    CHECK(found.turn.start.started_at_ms == 1'700'000'000'000);
+    CHECK(found.turn.tokens == Ids{5, 4000000000, 6});
+    CHECK(found.turn.finish == "stop_token");
+    CHECK(scan_text(bytes_of(PERCEPTD_CORPUS "fuzz_journal/continued")).first_token == 40);
+}
+
 TEST_CASE("a journal cut anywhere gives its whole records, and says that a piece is missing") {
     const StoreFolder folder;
     const std::string whole = whole_journal(folder);

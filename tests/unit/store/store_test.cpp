@@ -233,7 +233,8 @@ TEST_CASE("a store that cannot be opened says why, to everybody, and lets the re
     CHECK_THAT(reason_of(options_of(folder)), Catch::Contains("nobody else may write it"));
     ::chmod((folder.path() + "/store").c_str(), 0700);
     {
-        const Store first(options_of(folder));
+        Store first(options_of(folder));
+        REQUIRE(first.unavailable_reason().empty());  // it has the folder
         CHECK_THAT(reason_of(options_of(folder)), Catch::Contains("another perceptd"));
     }
     {
