@@ -65,8 +65,9 @@ Channel Channel::connect(const std::string& socket_path) {
         switch (errno) {
             case ENOENT:
             case ECONNREFUSED:
-                throw Failure(PERCEPT_ERROR_NOT_RUNNING, "perceptd is not running (nobody listens on " + socket_path +
-                                                             "): start it with 'systemctl start perceptd'");
+                throw Failure(PERCEPT_ERROR_NOT_RUNNING,
+                              "perceptd is not running (nobody listens on " + socket_path +
+                                  "): start it with 'systemctl start perceptd', or name the socket of a running one");
             case EACCES:
             case EPERM:
                 throw Failure(PERCEPT_ERROR_NOT_AUTHORIZED,

@@ -47,7 +47,8 @@ Connection::Connection(Channel channel) : channel_(std::move(channel)) {
             throw_protocol("no Welcome after Hello");
         } else if (deadline.left_ms() == 0) {
             throw Failure(PERCEPT_ERROR_DISCONNECTED,
-                          "perceptd did not answer within 5 s: see 'systemctl status perceptd'");
+                          "perceptd did not answer within 5 s: see 'systemctl status perceptd', or the output of the "
+                          "perceptd you started");
         }
     }
 }
@@ -310,7 +311,8 @@ void Connection::send_or_throw(const v1::ClientMessage& message) {
     }
     if (!is_sent) {
         throw Failure(PERCEPT_ERROR_DISCONNECTED,
-                      "perceptd does not read its channel: see 'systemctl status perceptd'");
+                      "perceptd does not read its channel: see 'systemctl status perceptd', or the output of the "
+                      "perceptd you started");
     }
 }
 

@@ -116,7 +116,7 @@ void ManagerObject::authorize(std::uint64_t id, std::vector<std::string> actions
         pending_.erase(found);
         guard_call(pending.call, [&] {
             if (verdict == Verdict::Denied) {
-                throw Error(ErrorCode::NotAuthorized, "you may not do " + denied + "; ask the device's owner");
+                throw Error(ErrorCode::NotAuthorized, authority_.denial(denied));
             }
             if (verdict != Verdict::Granted) {
                 throw Error(ErrorCode::AuthorityUnavailable,

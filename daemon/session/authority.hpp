@@ -37,6 +37,10 @@ public:
     /// Asks whether `subject` may do all of `actions` ("org.perceptd1.use-camera" ...). `callback` runs exactly once,
     /// at once or later, on the main thread; the asker may be gone by then. An unknown action is denied.
     virtual void authorize(const Peer& subject, const std::vector<std::string>& actions, Callback callback) = 0;
+    /// The sentence for a client that was denied `action`: who decides here, and what to do next.
+    virtual std::string denial(const std::string& action) const {
+        return "polkit does not grant " + action + "; ask the device's owner, or ask for less";
+    }
 };
 
 }  // namespace perceptd::session

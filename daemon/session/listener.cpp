@@ -82,9 +82,11 @@ void Listener::make_socket() {
     }
     socket_ = new_socket();
     if (::bind(socket_.borrow(), generic, sizeof(address)) != 0) {
-        throw Error(ErrorCode::InvalidArgument, "the socket " + path_ +
-                                                    " cannot be made: " + std::generic_category().message(errno) +
-                                                    "; make its folder or choose another path with --channel");
+        const char* const next_step =
+            errno == EADDRINUSE ? "; a file that is no socket has that name: choose another path with --channel"
+                                : "; make its folder or choose another path with --channel";
+        throw Error(ErrorCode::InvalidArgument,
+                    "the socket " + path_ + " cannot be made: " + std::generic_category().message(errno) + next_step);
     }
     made_file_ = true;
     // Who may do what is the authority's decision, not the file mode's.

@@ -18,6 +18,12 @@ public:
         }
         callback(Verdict::Denied, actions.empty() ? std::string() : actions.front());
     }
+
+    std::string denial(const std::string& action) const override {
+        return action + " is not granted: without the system bus perceptd serves only the user that runs it (uid " +
+               std::to_string(::geteuid()) +
+               "); be that user, or start perceptd with --bus=system, where polkit decides";
+    }
 };
 
 }  // namespace perceptd::session

@@ -100,8 +100,7 @@ void Session::ask(const std::vector<std::string>& actions) {
 
 void Session::on_verdict(Verdict verdict, const std::string& denied_action) try {
     if (verdict == Verdict::Denied) {
-        throw Error(ErrorCode::NotAuthorized,
-                    "polkit does not grant " + denied_action + "; ask the device's owner, or ask for less");
+        throw Error(ErrorCode::NotAuthorized, authority_.denial(denied_action));
     }
     if (verdict != Verdict::Granted) {
         throw Error(ErrorCode::AuthorityUnavailable, "polkit does not answer, so nothing is granted; is it running?");

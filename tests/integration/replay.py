@@ -296,6 +296,35 @@ def test_configuration(place):
         check(daemon.process.poll() is None, "garbage harms nobody")
 
 
+def test_wrong_use(_):
+    """Wrong words on the command line and a user who may not: status, reason and next step."""
+    for program, words, expected in ((replay_path, ["x", "--sensors", "smell"], "name camera, microphone or imu"),
+                                     (replay_path, ["x", "--sensors", ""], "name camera, microphone or imu"),
+                                     (replay_path, ["x", "--pace", "slow"], "realtime"),
+                                     (replay_path, [], "--help"),
+                                     (client_path, ["watch", "--sensors", "smell"], "name camera, microphone or imu"),
+                                     (client_path, ["watch", "--sensors", ""], "name camera, microphone or imu")):
+        run = subprocess.run([program, *words], capture_output=True, text=True, timeout=20)
+        check(run.returncode in (1, 2) and expected in run.stderr, f"{words}: {run.stderr.strip()}")
+    with Daemon() as daemon:
+        if os.geteuid() != 0:
+            print("SKIP: a denied user; only root can be another user")
+            return
+        daemon.root.chmod(0o755)
+        reader = tempfile.mkdtemp()
+        os.chmod(reader, 0o755)
+        # Where that user can execute it.
+        program = shutil.copy(client_path, reader)
+        for library in (pathlib.Path(client_path).parent.parent.parent / "client").glob("libpercept.so.?"):
+            shutil.copy(library, reader)
+        run = subprocess.run([program, "watch", "--count", "1", "--socket", daemon.channel], user="nobody",
+                             capture_output=True, text=True, timeout=20, cwd="/",
+                             env={"LD_LIBRARY_PATH": reader})
+        shutil.rmtree(reader)
+        check(run.returncode == 1 and "--bus=system" in run.stderr and "polkit does not grant" not in run.stderr,
+              "another user without a system bus: " + run.stderr.strip())
+
+
 def test_walk():
     folder = os.environ.get("PERCEPTD_RECORDINGS")
     walk = pathlib.Path(folder or "/nonexistent") / "gopro-max-walk.mp4"
@@ -316,7 +345,7 @@ def main():
     place = pathlib.Path(tempfile.mkdtemp())
     try:
         for test in (test_euroc, test_pause, test_media, test_bad_euroc, test_provider_killed, test_slow_clients,
-                     test_configuration):
+                     test_configuration, test_wrong_use):
             print("--", test.__name__)
             (place / test.__name__).mkdir()
             test(place / test.__name__)

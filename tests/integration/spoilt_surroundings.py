@@ -120,6 +120,7 @@ def wrong_socket_path():
     check(code == 1 and "--channel" in said, "a path too long: " + said.strip())
     (root / "file").write_text("kept")
     code, said = fails(root, "--channel", str(root / "file"))
+    check("--channel" in said, "and the next step is said: " + said.strip())
     check(code == 1 and (root / "file").read_text() == "kept", "another file in the way is kept: " + said.strip())
 
 

@@ -84,6 +84,9 @@ std::uint32_t sensor_bits(const std::string& list) {
         }
         bits |= word == "camera" ? PERCEPT_CAMERA : word == "imu" ? PERCEPT_IMU : PERCEPT_MICROPHONE;
     }
+    if (bits == 0) {
+        throw std::invalid_argument("the list of sensors is empty; name camera, microphone or imu");
+    }
     return bits;
 }
 
@@ -161,8 +164,9 @@ void print_new_notice(const percept::Client& client, std::uint64_t& seen_count) 
 
 int watch(const WatchOptions& options) {
     catch_signals();
+    const std::uint32_t sensors = sensor_bits(options.sensors);
     percept::Client client(options.socket_path);
-    client.subscribe(sensor_bits(options.sensors));
+    client.subscribe(sensors);
     const std::string heap = client.heap();
     Summary summary;
     std::uint64_t shown_count = 0;

@@ -1,11 +1,12 @@
 // perceptd-recording-info FILE [--json]: reads a whole recording and prints what it holds.
 // Owns nothing beyond the recording it opens.
 // Never needs the daemon.
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cadence.hpp"
@@ -109,38 +110,52 @@ void print(const Recording& recording, const Summary& summary, bool json) {
     std::printf("}\n");
 }
 
-int run(int argc, char** argv) {
-    const char* path = nullptr;
-    bool json = false;
-    bool usable = true;
-    for (int i = 1; i < argc; ++i) {
-        if (std::strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (path == nullptr && argv[i][0] != '-') {
-            path = argv[i];
-        } else {
-            usable = false;
-        }
+void list_sensors(const std::string& path) {
+    const auto recording = open_recording(path);
+    std::string list;
+    for (const auto& [is_there, name] :
+         {std::pair(recording->camera().has_value(), "camera"), std::pair(recording->audio().has_value(), "microphone"),
+          std::pair(recording->imu().has_value(), "imu")}) {
+        list += is_there ? (list.empty() ? "" : ",") + std::string(name) : "";
     }
-    const bool wants_help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
-    if (!usable || path == nullptr) {
-        std::fprintf(wants_help ? stdout : stderr,
-                     "Usage: perceptd-recording-info FILE|FOLDER [--json]\n"
-                     "Says what a media file or an EuRoC folder holds: frames, sound, motion and their rates.\n");
-        return wants_help ? 0 : 2;
-    }
+    std::printf("%s\n", list.c_str());
+}
+
+void run(const std::string& path, bool json) {
     const auto recording = open_recording(path);
     const Summary summary = summarize(*recording);
     print(*recording, summary, json);
-    return 0;
 }
 
 }  // namespace
 }  // namespace perceptd::replay
 
 int main(int argc, char** argv) {
+    CLI::App app("Says what a media file or an EuRoC folder holds: frames, sound, motion and their rates.",
+                 "perceptd-recording-info");
+    app.set_version_flag("--version", std::string("perceptd-recording-info ") + PERCEPTD_VERSION);
+    std::string path;
+    bool json = false;
+    bool only_sensors = false;
+    app.add_option("recording", path, "A media file or an EuRoC folder")->type_name("FILE|FOLDER")->required();
+    app.add_flag("--json", json, "One JSON object instead of lines");
+    app.add_flag("--sensors", only_sensors, "Only which sensors it holds, as a list; reads no more than its beginning");
     try {
-        return perceptd::replay::run(argc, argv);
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);
+        }
+        std::fprintf(stderr, "perceptd-recording-info: %s; see perceptd-recording-info --help\n", error.what());
+        return 2;
+    }
+    try {
+        if (only_sensors) {
+            perceptd::replay::list_sensors(path);
+        } else {
+            perceptd::replay::run(path, json);
+        }
+        return 0;
     } catch (const std::exception& error) {
         std::fprintf(stderr, "perceptd-recording-info: %s\n", error.what());
         return 1;

@@ -1,9 +1,10 @@
 // perceptd-replay: plays a media file or an EuRoC folder through the daemon as if it were its sensors.
 // Exit status: 0 played to the end or stopped by a signal, 1 the recording or the daemon failed, 2 wrong usage.
+#include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <string>
 
 #include "player.hpp"
@@ -13,18 +14,6 @@
 namespace {
 
 using namespace perceptd::replay;
-
-constexpr const char* usage =
-    "Usage: perceptd-replay FILE|FOLDER [--socket PATH] [--pace realtime|fast] [--loop] [--sensors LIST]\n"
-    "                       [--camera cam0|cam1]\n"
-    "Plays a media file (with GPMF telemetry) or an EuRoC folder through perceptd, whose configuration must leave the\n"
-    "sensors to a provider. Waits until a client subscribes; ends when the recording is over and the clients are "
-    "gone.\n"
-    "  --socket PATH    the daemon's channel socket (default /run/perceptd/channel.sock)\n"
-    "  --pace           realtime (default), or fast: as fast as the clients read\n"
-    "  --loop           begin again at the end\n"
-    "  --sensors LIST   only these, of camera,microphone,imu\n"
-    "  --camera NAME    which camera of an EuRoC folder: cam0 (default) or cam1\n";
 
 struct CommandLine {
     std::string recording;
@@ -47,46 +36,39 @@ void catch_signals() {
     ::sigaction(SIGTERM, &action, nullptr);
 }
 
-/// False after saying what is wrong.
-bool parse(int argc, char** argv, CommandLine& line) {
-    const auto wrong = [](const std::string& text) {
-        std::cerr << "perceptd-replay: " << text << "\n" << usage;
-        return false;
-    };
-    for (int i = 1; i < argc; ++i) {
-        const std::string argument = argv[i];
-        const bool has_value = i + 1 < argc;
-        if (argument == "--loop") {
-            line.player.loops = true;
-        } else if (argument == "--socket" && has_value) {
-            line.socket = argv[++i];
-        } else if (argument == "--sensors" && has_value) {
-            line.sensors = std::string(",") + argv[++i] + ",";
-        } else if (argument == "--camera" && has_value) {
-            line.camera = argv[++i];
-            if (line.camera != "cam0" && line.camera != "cam1") {
-                return wrong("--camera is cam0 or cam1, not '" + line.camera + "'");
-            }
-        } else if (argument == "--pace" && has_value) {
-            const std::string pace = argv[++i];
-            if (pace != "realtime" && pace != "fast") {
-                return wrong("--pace is realtime or fast, not '" + pace + "'");
-            }
-            line.player.is_realtime = pace == "realtime";
-        } else if (argument.starts_with("--")) {
-            return wrong("unknown option or missing value: " + argument);
-        } else if (line.recording.empty()) {
-            line.recording = argument;
-        } else {
-            return wrong("one recording at a time");
+std::string check_sensors(const std::string& list) {
+    std::istringstream words(list);
+    bool is_empty = true;
+    for (std::string word; std::getline(words, word, ',');) {
+        if (word != "camera" && word != "microphone" && word != "imu") {
+            return "'" + word + "' is no sensor; name camera, microphone or imu";
         }
+        is_empty = false;
     }
-    return !line.recording.empty() || wrong("name a recording");
+    return is_empty ? "the list is empty; name camera, microphone or imu" : "";
+}
+
+void describe(CLI::App& app, CommandLine& line, std::string& pace) {
+    app.set_version_flag("--version", std::string("perceptd-replay ") + PERCEPTD_VERSION);
+    app.add_option("recording", line.recording, "A media file or an EuRoC folder")
+        ->type_name("FILE|FOLDER")
+        ->required();
+    app.add_option("--socket", line.socket, "The daemon's channel socket")->type_name("PATH")->capture_default_str();
+    app.add_option("--pace", pace, "realtime, or fast: as fast as the clients read")
+        ->check(CLI::IsMember({"realtime", "fast"}))
+        ->capture_default_str();
+    app.add_flag("--loop", line.player.loops, "Begin again at the end");
+    app.add_option("--sensors", line.sensors, "Only these, of camera,microphone,imu; all when not given")
+        ->type_name("LIST")
+        ->check(check_sensors);
+    app.add_option("--camera", line.camera, "Which camera of an EuRoC folder")
+        ->check(CLI::IsMember({"cam0", "cam1"}))
+        ->capture_default_str();
 }
 
 void keep_only(const std::string& sensors, perceptd::v1::Provide& offer) {
     const auto wants = [&](const char* word) {
-        return sensors.empty() || sensors.find(std::string(",") + word + ",") != std::string::npos;
+        return sensors.empty() || ("," + sensors + ",").find(std::string(",") + word + ",") != std::string::npos;
     };
     if (!wants("camera")) {
         offer.clear_camera();
@@ -134,14 +116,25 @@ int replay(const CommandLine& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
-        std::cout << usage;
-        return 0;
-    }
+    CLI::App app(
+        "Plays a media file (with GPMF telemetry) or an EuRoC folder through perceptd, whose configuration must leave "
+        "the\n"
+        "sensors to a provider. Waits until a client subscribes; ends when the recording is over and the clients are "
+        "gone.",
+        "perceptd-replay");
     CommandLine line;
-    if (!parse(argc, argv, line)) {
+    std::string pace = "realtime";
+    describe(app, line, pace);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() == 0) {
+            return app.exit(error);
+        }
+        std::cerr << "perceptd-replay: " << error.what() << "; see perceptd-replay --help\n";
         return 2;
     }
+    line.player.is_realtime = pace == "realtime";
     try {
         return replay(line);
     } catch (const std::exception& error) {

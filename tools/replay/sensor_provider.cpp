@@ -73,7 +73,9 @@ percept::Packet SensorProvider::expect(v1::ServerMessage::BodyCase body) {
             static_cast<void>(channel_.wait(longest_wait_ms, false));
         }
     }
-    throw percept::Failure(PERCEPT_ERROR_DISCONNECTED, "perceptd did not answer: see 'systemctl status perceptd'");
+    throw percept::Failure(
+        PERCEPT_ERROR_DISCONNECTED,
+        "perceptd did not answer: see 'systemctl status perceptd', or the output of the perceptd you started");
 }
 
 void SensorProvider::adopt(const v1::Provision& provision, std::vector<percept::UniqueFd> descriptors) {
