@@ -66,12 +66,15 @@ Daemon::Daemon(EventLoop& loop, session::Authority& authority, DaemonOptions opt
       options_(std::move(options)),
       bank_(options_.settings, options_.device_root),
       models_(catalog_options_of(options_.settings.models)),
+      desk_(loop, options_.settings, options_.root, catalog_options_of(options_.settings.models),
+            [this] { sessions_.pump_answers(); }),
       quota_(limits_of(options_.settings.sessions)),
       sessions_(loop, quota_, authority, *this),
       look_again_(loop.add_timer([this] { deliver_windows(); })),
       restart_again_(loop.add_timer([this] { restart_or_retry(); })),
       first_samples_due_(loop.add_timer([this] { check_first_samples(); })) {
     find_models();
+    sessions_.on_opened([this](session::Session& session) { desk_.book().session_opened(session.peer()); });
     listener_.emplace(loop, options_.channel_path, [this](UniqueFd socket) { sessions_.accept(std::move(socket)); });
 }
 
@@ -127,7 +130,7 @@ session::SensorSet Daemon::held_kinds() const noexcept {
     return kinds;
 }
 
-session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
+session::StreamOffer Daemon::attach(std::uint64_t session_id, session::SensorSet sensors) {
     session::StreamOffer offer;
     for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind) && !bank_.has(kind)) {
@@ -150,10 +153,14 @@ session::StreamOffer Daemon::attach(std::uint64_t, session::SensorSet sensors) {
             throw;
         }
     }
+    if (const session::Session* const session = sessions_.find(session_id)) {
+        desk_.book().held(session_id, session->peer(), sensors);
+    }
     return offer;
 }
 
-void Daemon::detach(std::uint64_t, session::SensorSet sensors) noexcept {
+void Daemon::detach(std::uint64_t session_id, session::SensorSet sensors) noexcept {
+    desk_.book().left(session_id, sensors);
     bool changed = false;
     for (const Kind kind : sensor::kKinds) {
         if (sensors.has(kind)) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "answer_desk.hpp"
 #include "base/event_loop.hpp"
 #include "bus/daemon_view.hpp"
 #include "model/catalog.hpp"
@@ -30,6 +31,7 @@ struct DaemonOptions {
     Settings settings;
     std::string channel_path;          ///< where channel.sock is made when systemd passes none
     std::string device_root = "/dev";  ///< heaps are looked for below it
+    std::string root;                  ///< the store's folder lies below it
 };
 
 /// Thread-bound (main thread). The constructor throws std::system_error or Error when the daemon cannot serve.
@@ -51,6 +53,7 @@ public:
     [[nodiscard]] bus::SensorState sensor_state(sensor::Kind kind) const override;
     [[nodiscard]] session::Registry& sessions() noexcept override { return sessions_; }
     [[nodiscard]] std::string configuration() const override { return to_json_text(options_.settings); }
+    [[nodiscard]] store::Store& store() noexcept override { return desk_.store(); }
 
 private:
     session::StreamOffer attach(std::uint64_t session_id, session::SensorSet sensors) override;
@@ -58,6 +61,7 @@ private:
 
     void find_models();
     [[nodiscard]] session::StreamStatistics statistics() const noexcept override;
+    [[nodiscard]] session::Answers* answers() noexcept override { return &desk_; }
     session::Provision provide(std::uint64_t session_id, const sensor::Offer& offer) override;
     void provider_ready(std::uint64_t session_id) override;
     void provider_gone(std::uint64_t session_id) noexcept override;
@@ -93,6 +97,7 @@ private:
     std::set<std::uint64_t> started_providers_;
     model::Catalog models_;
     std::unique_ptr<EventSource> evicting_;
+    AnswerDesk desk_;
     session::Quota quota_;
     session::Registry sessions_;
     std::unique_ptr<EventSource> look_again_;     ///< armed while a recording waits for its readers

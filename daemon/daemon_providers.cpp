@@ -58,6 +58,7 @@ void Daemon::end_provider(std::uint64_t session_id) {
             holders_[sensor::index_of(kind)] = 0;
         }
     }
+    desk_.book().lost(kinds);
     sessions_.lose(kinds, text);
     provider_faults_.erase(session_id);
     started_providers_.erase(session_id);

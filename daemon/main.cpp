@@ -28,7 +28,7 @@ namespace {
 constexpr std::string_view kHelp =
     "Usage: perceptd [OPTION]...\n"
     "Owns the sensors and serves synchronized windows to client processes.\n\n"
-    "  --root DIR         read configuration below DIR instead of /\n"
+    "  --root DIR         read configuration, and keep answers and the ledger, below DIR instead of /\n"
     "  --bus=BUS          message bus: system (default; polkit decides who may do what), session, a D-Bus address, or\n"
     "                     none; without the system bus, only the daemon's own user may do anything\n"
     "  --channel PATH     socket for clients (default /run/perceptd/channel.sock)\n"
@@ -115,7 +115,7 @@ int serve(const CommandLine& line, perceptd::Settings settings) {
         bus = std::make_unique<bus::Service>(loop, bus::address_of(line.bus));
     }
     session::Authority& authority = bus ? bus->authority() : same_user;
-    Daemon daemon(loop, authority, {.settings = settings, .channel_path = line.channel_path});
+    Daemon daemon(loop, authority, {.settings = settings, .channel_path = line.channel_path, .root = line.root});
     // Not before: filling gigabytes of slots may take long, and a signal ends that at once. No thread exists yet.
     block_signals();
     if (bus) {

@@ -99,6 +99,12 @@ void for_each_setting(AnySettings& settings, Visit&& visit) {
     visit("/models/folders", settings.models.folders);
     visit("/models/backing", settings.models.backing);
     visit("/models/idle_eviction_s", settings.models.idle_eviction_s);
+    visit("/store/folder", settings.store.folder);
+    visit("/store/max_mib", settings.store.max_mib);
+    visit("/store/retention_days", settings.store.retention_days);
+    visit("/generation/thread_count", settings.generation.thread_count);
+    visit("/generation/max_running", settings.generation.max_running);
+    visit("/generation/context_tokens", settings.generation.context_tokens);
     visit("/sessions/max_count", settings.sessions.max_count);
     visit("/sessions/max_windows_in_flight", settings.sessions.max_windows_in_flight);
     visit("/threads/capture_priority", settings.threads.capture_priority);

@@ -65,6 +65,18 @@ struct ModelSettings {
     std::uint32_t idle_eviction_s = 600;
 };
 
+struct StoreSettings {
+    std::string folder = "/var/lib/perceptd/store";
+    std::uint32_t max_mib = 64;
+    std::uint32_t retention_days = 90;  ///< 0: for ever
+};
+
+struct GenerationSettings {
+    std::uint32_t thread_count = 0;  ///< 0: half of the processors
+    std::uint32_t max_running = 4;
+    std::uint32_t context_tokens = 2048;  ///< at most the model's own
+};
+
 struct SessionSettings {
     std::uint32_t max_count = 16;
     std::uint32_t max_windows_in_flight = 4;
@@ -82,6 +94,8 @@ struct Settings {
     WindowSettings windows;
     TokenSettings tokens;
     ModelSettings models;
+    StoreSettings store;
+    GenerationSettings generation;
     SessionSettings sessions;
     ThreadSettings threads;
 };

@@ -1,8 +1,8 @@
 #include "client.hpp"
 
 #include <algorithm>
-#include <chrono>
 
+#include "deadline.hpp"
 #include "failure.hpp"
 
 namespace percept {
@@ -15,24 +15,6 @@ constexpr int kWelcomeTimeoutMs = 5000;
 constexpr int kReleasesPerMessageMax = 256;
 constexpr std::size_t kArenasMax = 64;
 constexpr std::uint32_t kFrameSidePxMax = 16384;
-
-/// What is left of a wait; a negative limit never runs out.
-class Deadline {
-public:
-    explicit Deadline(int timeout_ms) : timeout_ms_(timeout_ms), start_(std::chrono::steady_clock::now()) {}
-    [[nodiscard]] int left_ms() const {
-        if (timeout_ms_ < 0) {
-            return -1;
-        }
-        const auto spent = std::chrono::steady_clock::now() - start_;
-        const auto spent_ms = std::chrono::duration_cast<std::chrono::milliseconds>(spent).count();
-        return static_cast<int>(std::max<std::int64_t>(0, timeout_ms_ - spent_ms));
-    }
-
-private:
-    int timeout_ms_;
-    std::chrono::steady_clock::time_point start_;
-};
 
 int status_of(v1::ErrorCode code) {
     switch (code) {
@@ -115,9 +97,9 @@ int Connection::subscribe(std::uint32_t sensors, int timeout_ms) {
         }
         switch (packet->message.body_case()) {
             case v1::ServerMessage::kStreams: accept(packet->message.streams(), std::move(packet->descriptors)); break;
-            case v1::ServerMessage::kNotice: accept(packet->message.notice()); break;
             case v1::ServerMessage::kError: subscribed_ = false; refuse(packet->message.error());
-            default: throw_protocol("no Streams after Subscribe");
+            case v1::ServerMessage::kWindow: throw_protocol("no Streams after Subscribe");
+            default: accept(std::move(*packet));
         }
     }
     return PERCEPT_OK;
@@ -163,28 +145,25 @@ int Connection::next_window(int timeout_ms, const percept_window*& window) {
         throw Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "no sensor is subscribed: call percept_subscribe first");
     }
     const Deadline deadline(timeout_ms);
-    while (!ended_) {
-        const std::optional<Packet> packet = next_packet(deadline.left_ms());
+    while (true) {
+        while (!unread_windows_.empty()) {
+            const percept_window* const next = unread_windows_.front();
+            unread_windows_.pop_front();
+            if (is_valid(next)) {
+                window = next;
+                return PERCEPT_OK;
+            }
+            release(next);  // revoked before anybody saw it
+        }
+        if (ended_) {
+            return PERCEPT_END_OF_STREAM;
+        }
+        std::optional<Packet> packet = next_packet(deadline.left_ms());
         if (!packet) {
             return PERCEPT_TIMEOUT;
         }
-        switch (packet->message.body_case()) {
-            case v1::ServerMessage::kWindow:
-                if (!packet->descriptors.empty()) {
-                    throw_protocol("a window with descriptors");
-                }
-                if (hold(packet->message.window())) {
-                    window = &held_.back()->view();
-                    return PERCEPT_OK;
-                }
-                break;
-            case v1::ServerMessage::kNotice: accept(packet->message.notice()); break;
-            case v1::ServerMessage::kError: refuse(packet->message.error());
-            case v1::ServerMessage::BODY_NOT_SET: break;  // a newer daemon's message that we may ignore
-            default: throw_protocol("a greeting in the middle of the stream");
-        }
+        accept(std::move(*packet));
     }
-    return PERCEPT_END_OF_STREAM;
 }
 
 int Connection::end(int timeout_ms) {

@@ -94,6 +94,41 @@ int percept_release(percept_client* client, const percept_window* window) {
     });
 }
 
+int percept_ask(percept_client* client, const percept_question* question, int timeout_ms, percept_answer* answer) {
+    return call_on(client, [=](percept::Connection& session) {
+        if (question == nullptr || answer == nullptr) {
+            throw percept::Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "percept_ask needs a question and a place for it");
+        }
+        return session.ask(*question, timeout_ms, *answer);
+    });
+}
+
+int percept_resume(percept_client* client, uint64_t generation_id, uint64_t next_number, int timeout_ms,
+                   percept_answer* answer) {
+    return call_on(client, [=](percept::Connection& session) {
+        if (answer == nullptr) {
+            throw percept::Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "percept_resume needs a place for the answer");
+        }
+        return session.resume(generation_id, next_number, timeout_ms, *answer);
+    });
+}
+
+int percept_next_part(percept_client* client, int timeout_ms, const percept_part** part) {
+    return call_on(client, [=](percept::Connection& session) {
+        if (part == nullptr) {
+            throw percept::Failure(PERCEPT_ERROR_INVALID_ARGUMENT, "percept_next_part needs a place for the part");
+        }
+        return session.next_part(timeout_ms, *part);
+    });
+}
+
+int percept_stop(percept_client* client, uint64_t generation_id) {
+    return call_on(client, [=](percept::Connection& session) {
+        session.stop(generation_id);
+        return static_cast<int>(PERCEPT_OK);
+    });
+}
+
 int percept_fd(const percept_client* client) {
     return client == nullptr ? -1 : client->client.fd();
 }

@@ -12,6 +12,7 @@
 #include "sensor/health.hpp"
 #include "sensor/sample.hpp"
 #include "session/registry.hpp"
+#include "store/store.hpp"
 
 namespace perceptd::bus {
 
@@ -42,6 +43,8 @@ public:
     [[nodiscard]] virtual session::Registry& sessions() noexcept = 0;
     /// The effective configuration as JSON text.
     [[nodiscard]] virtual std::string configuration() const = 0;
+    /// Where the ledger and kept answers are.
+    [[nodiscard]] virtual store::Store& store() noexcept = 0;
 };
 
 /// The words of a set, in the order of the kinds.

@@ -12,6 +12,7 @@
 #include "bus/errors.hpp"
 #include "bus/grant_watch.hpp"
 #include "bus/interface.hpp"
+#include "bus/ledger_object.hpp"
 #include "bus/manager_object.hpp"
 #include "bus/polkit_authority.hpp"
 #include "bus/sensor_object.hpp"
@@ -55,6 +56,7 @@ private:
     std::unique_ptr<CallerLookup> lookup_;
     DaemonView* daemon_ = nullptr;
     std::unique_ptr<ManagerObject> manager_;
+    std::unique_ptr<LedgerObject> ledger_;
     std::unique_ptr<GrantWatch> grants_;
     std::vector<std::unique_ptr<SensorObject>> sensors_;
     std::map<std::uint64_t, std::unique_ptr<SessionObject>> sessions_;
@@ -76,6 +78,7 @@ Service::Impl::Impl(EventLoop& loop, const Address& address)
 void Service::Impl::serve(DaemonView& daemon) {
     daemon_ = &daemon;
     manager_ = std::make_unique<ManagerObject>(*connection_, *lookup_, authority(), daemon);
+    ledger_ = std::make_unique<LedgerObject>(*connection_, *lookup_, authority(), daemon.store());
     show_sensors();
     daemon.on_sensors_changed([this] { sensors_changed(); });
     if (polkit_) {
@@ -198,6 +201,7 @@ void Service::Impl::lost(const std::string& reason) {
     sessions_.clear();
     sensors_.clear();
     grants_.reset();
+    ledger_.reset();
     manager_.reset();
     lookup_.reset();
     if (polkit_) {

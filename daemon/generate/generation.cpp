@@ -7,19 +7,13 @@
 
 namespace perceptd::generate {
 
-const char* name_of(FinishReason reason) noexcept {
-    switch (reason) {
-        case FinishReason::None: return "none";
-        case FinishReason::StopToken: return "stop_token";
-        case FinishReason::StopString: return "stop_string";
-        case FinishReason::TokensMax: return "tokens_max";
-        case FinishReason::Cancelled: return "cancelled";
-        case FinishReason::Failed: return "failed";
-    }
-    return "unknown";
-}
-
 namespace {
+
+std::vector<std::uint32_t> joined(std::span<const std::uint32_t> prompt, std::span<const std::uint32_t> answered) {
+    std::vector<std::uint32_t> whole(prompt.begin(), prompt.end());
+    whole.insert(whole.end(), answered.begin(), answered.end());
+    return whole;
+}
 
 /// Refuses before anything is read: the numbers are exact, the tokens are counted.
 DecoderSequence with_room(DecoderSequence target, std::size_t prompt_tokens, std::size_t tokens_max) {
@@ -42,25 +36,50 @@ DecoderSequence with_room(DecoderSequence target, std::size_t prompt_tokens, std
 }  // namespace
 
 Generation::Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter, Depth& depth,
-                       const GenerationOptions& options, std::span<const std::uint32_t> prompt)
-    : vocabulary_(&vocabulary),
-      speculation_(with_room(std::move(target), prompt.size(), options.tokens_max), options.sampling, drafter, depth,
-                   prompt),
-      text_(vocabulary, {.continues_text = options.continues_text}),
-      stops_(options.stops),
+                       const GenerationOptions& options, std::span<const std::uint32_t> prompt,
+                       std::span<const std::uint32_t> answered)
+    : speculation_(with_room(std::move(target), prompt.size(), options.tokens_max), options.sampling, drafter, depth,
+                   joined(prompt, answered)),
+      text_(vocabulary, options.stops, options.continues_text),
       prompt_tokens_(prompt.size()),
-      tokens_max_(options.tokens_max) {}
+      tokens_max_(options.tokens_max),
+      answered_tokens_(answered.size()) {
+    if (answered.size() > tokens_max_) {
+        throw Error(ErrorCode::InvalidArgument, "an answer of at most " + std::to_string(tokens_max_) +
+                                                    " tokens cannot go on behind " + std::to_string(answered.size()));
+    }
+}
 
 void Generation::take(std::uint32_t token, Piece& piece) {
-    const auto id = static_cast<model::TokenId>(token);
-    if (vocabulary_->kind_of(id) == model::TokenKind::Control || vocabulary_->eos() == id) {
-        finish_ = FinishReason::StopToken;
-        return;
+    piece.text += text_.take(token);
+    piece.text_ends.push_back(piece.text.size());
+    finish_ = text_.end();
+}
+
+void Generation::finish(Piece& piece) {
+    if (finish_ != FinishReason::None) {
+        piece.text += text_.finish();
     }
-    piece.text += stops_.push(text_.push(id));
-    if (stops_.is_found()) {
-        finish_ = FinishReason::StopString;
+    piece.finish = finish_;
+}
+
+Piece Generation::replay() {
+    Piece piece;
+    if (token_count() != answered_tokens_ || finish_ != FinishReason::None) {
+        return piece;  // told already
     }
+    piece.tokens = context().subspan(prompt_tokens_);
+    for (const std::uint32_t token : piece.tokens) {
+        if (finish_ != FinishReason::None) {
+            throw Error(ErrorCode::InvalidArgument, "the kept answer goes on behind its end; it is damaged, ask again");
+        }
+        take(token, piece);
+    }
+    if (finish_ == FinishReason::None && answered_tokens_ == tokens_max_) {
+        finish_ = FinishReason::TokensMax;
+    }
+    finish(piece);
+    return piece;
 }
 
 Piece Generation::step() {
@@ -91,11 +110,7 @@ Piece Generation::step() {
         }
         piece.headroom_reached = headroom_watch_.observe(headroom());
     }
-    if (finish_ != FinishReason::None) {
-        piece.text += stops_.push(text_.finish());
-        piece.text += stops_.finish();
-    }
-    piece.finish = finish_;
+    finish(piece);
     return piece;
 }
 

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "generate/answer_text.hpp"
 #include "generate/headroom.hpp"
 #include "generate/speculation.hpp"
-#include "generate/stop_strings.hpp"
-#include "model/text_stream.hpp"
 
 namespace perceptd::generate {
 
@@ -21,23 +20,12 @@ struct GenerationOptions {
     bool continues_text = false;  ///< the prompt is a text that goes on, not a question with marks of its own
 };
 
-enum class FinishReason : std::uint8_t {
-    None,        ///< it goes on
-    StopToken,   ///< the model ended it
-    StopString,  ///< one of the caller's strings would have come
-    TokensMax,
-    Cancelled,
-    Failed,  ///< Generation::status() says what
-};
-
-/// The name of `reason` in lower snake case.
-[[nodiscard]] const char* name_of(FinishReason reason) noexcept;
-
 /// What one pass added. The token that ends the text is one of `tokens` and none of `text`.
 struct Piece {
     std::uint64_t first_number = 0;         ///< of tokens[0]; the first token of a generation is 0
     std::span<const std::uint32_t> tokens;  ///< valid until the next step()
     std::string text;                       ///< UTF-8, may lag behind the tokens until the end
+    std::vector<std::size_t> text_ends;  ///< for each token, how much of `text` is sure with it; the rest is the end's
     FinishReason finish = FinishReason::None;
     std::optional<HeadroomLevel> headroom_reached;
 };
@@ -47,10 +35,15 @@ struct Piece {
 class Generation {
 public:
     /// Throws what Speculation and StopStrings throw, and Error(QuotaExceeded) with limit and used when prompt
-    /// and `tokens_max` together are more than the sequence holds: an answer is never cut by surprise.
+    /// and `tokens_max` together are more than the sequence holds: an answer is never cut by surprise. `answered` are
+    /// the first tokens of the answer, when an earlier generation of the same options was cut short behind them: this
+    /// one goes on as that one would have.
     Generation(const model::Vocabulary& vocabulary, DecoderSequence target, Drafter& drafter, Depth& depth,
-               const GenerationOptions& options, std::span<const std::uint32_t> prompt);
+               const GenerationOptions& options, std::span<const std::uint32_t> prompt,
+               std::span<const std::uint32_t> answered = {});
 
+    /// What an earlier generation had given, with its text, and the end if that was all.
+    [[nodiscard]] Piece replay();
     /// One pass; nothing once it has finished. Allocates for the text.
     [[nodiscard]] Piece step();
     /// Ends it before the next pass. Any thread, async-signal-safe.
@@ -66,14 +59,14 @@ public:
 
 private:
     void take(std::uint32_t token, Piece& piece);
+    void finish(Piece& piece);
 
-    const model::Vocabulary* vocabulary_;
     Speculation speculation_;
-    model::TextStream text_;
-    StopStrings stops_;
+    AnswerText text_;
     HeadroomWatch headroom_watch_;
     std::size_t prompt_tokens_;
     std::size_t tokens_max_;
+    std::size_t answered_tokens_;
     std::atomic<bool> is_cancelled_{false};
     FinishReason finish_ = FinishReason::None;
     Status status_ = Status::Ok;

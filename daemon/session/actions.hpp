@@ -12,6 +12,8 @@ namespace perceptd::session {
 
 /// To bring in sensors of another program, and to end other people's sessions.
 inline constexpr const char* kManageAction = "org.perceptd1.manage";
+/// To ask models.
+inline constexpr const char* kInferAction = "org.perceptd1.infer";
 /// What a set of sensors needs, in the order of the kinds.
 std::vector<std::string> actions_of(SensorSet sensors);
 

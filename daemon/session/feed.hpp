@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/unique_fd.hpp"
 #include "sensor/source.hpp"
+#include "session/answers.hpp"
 #include "session/delivery.hpp"
 
 namespace perceptd::session {
@@ -68,6 +69,8 @@ public:
     /// Ends what attach() began; the session's leases have ended before.
     virtual void detach(std::uint64_t session_id, SensorSet sensors) noexcept = 0;
     [[nodiscard]] virtual StreamStatistics statistics() const noexcept { return {}; }
+    /// Null: this daemon runs no models.
+    [[nodiscard]] virtual Answers* answers() noexcept { return nullptr; }
 
     /// Takes in a provider that is authorised. Throws Error when the offer cannot be met.
     virtual Provision provide(std::uint64_t, const sensor::Offer&) {

@@ -79,8 +79,8 @@ Session& Registry::open(Channel& channel, Peer peer, OpenOptions options) {
     });
     entries_.emplace(id, std::move(entry));
     arm_deadline();
-    if (opened_) {
-        opened_(session);
+    for (const OpenedHandler& opened : opened_) {
+        opened(session);
     }
     return session;
 }
@@ -114,6 +114,13 @@ void Registry::for_each(const std::function<void(Session&)>& visit) {
 void Registry::deliver(const WindowOut& window) noexcept {
     for (auto& [id, entry] : entries_) {
         entry.session->deliver(window);
+        watch(entry);
+    }
+}
+
+void Registry::pump_answers() noexcept {
+    for (auto& [id, entry] : entries_) {
+        entry.session->pump_answers();
         watch(entry);
     }
 }

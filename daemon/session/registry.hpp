@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/event_loop.hpp"
 #include "session/session.hpp"
@@ -41,7 +42,7 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
     void for_each(const std::function<void(Session&)>& visit);
     /// Called for each new session, from the bus or from the channel socket.
-    void on_opened(OpenedHandler handler) { opened_ = std::move(handler); }
+    void on_opened(OpenedHandler handler) { opened_.push_back(std::move(handler)); }
     /// Called for each ended session before it is destroyed (the bus removes its object).
     void on_ended(EndedHandler handler) { ended_ = std::move(handler); }
 
@@ -55,6 +56,8 @@ public:
     /// Takes the oldest windows back from clients until `arena` has `free_slots_min` free slots. Gives back how many.
     std::uint32_t reclaim(const arena::Arena& arena, std::uint32_t free_slots_min) noexcept;
 
+    /// Answers have grown: every session sends what it reads of them.
+    void pump_answers() noexcept;
     /// Ends the sessions of a bus name that left the bus. Gives back how many.
     std::uint32_t drop_bus_name(std::string_view bus_name) noexcept;
     /// Ends the user's sessions that hold any of `sensors`: a grant was taken back.
@@ -83,7 +86,7 @@ private:
     Feed& feed_;
     std::map<std::uint64_t, Entry> entries_;
     std::unique_ptr<EventSource> deadline_timer_;
-    OpenedHandler opened_;
+    std::vector<OpenedHandler> opened_;
     EndedHandler ended_;
     std::uint64_t next_id_ = 1;
     bool reap_scheduled_ = false;

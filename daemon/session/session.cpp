@@ -29,7 +29,7 @@ const char* name_of(EndCause cause) noexcept {
     return "unknown";
 }
 
-const char* name_of(Session::State state) noexcept {
+const char* name_of(SessionState state) noexcept {
     switch (state) {
         case Session::State::Hello: return "hello";
         case Session::State::Subscribe: return "subscribe";
@@ -64,6 +64,7 @@ void Session::handle_ready() noexcept {
         if (!flush()) {
             return;
         }
+        pump_answers();
         Packet packet;
         for (int i = 0; i < kPacketsPerTurn && state_ != State::Closed; ++i) {
             switch (channel_.receive(packet)) {
@@ -100,6 +101,9 @@ void Session::handle(const Request& request) {
             return;
         case Request::Kind::Provide: handle_provide(request); return;
         case Request::Kind::ProviderReady: handle_provider_ready(); return;
+        case Request::Kind::Generate:
+        case Request::Kind::StopGeneration:
+        case Request::Kind::Resume: handle_answer(request); return;
         case Request::Kind::Broken: break;
     }
     fail(Error(ErrorCode::ProtocolViolation, request.fault), EndCause::Protocol);

@@ -1,4 +1,4 @@
-// One client's session: Hello, Subscribe, then windows until either side ends it; or a provider's: Hello, Provide.
+// One client's session: Hello, Subscribe, windows, answers until either side ends it; or a provider's: Hello, Provide.
 // Owns the channel, the leases of every window the client holds, its share of the quota and its hold on the sensors.
 // Never waits for the client: what it does not read or release is lost to it, and counted.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "session/answer_streams.hpp"
 #include "session/channel.hpp"
 #include "session/feed.hpp"
 #include "session/held_windows.hpp"
@@ -24,7 +25,7 @@ namespace perceptd::session {
 /// constructor throws.
 class Session {
 public:
-    enum class State : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Mapping, Providing, Closed };
+    using State = SessionState;
     using Options = SessionOptions;
     using Handlers = SessionHandlers;
 
@@ -33,10 +34,10 @@ public:
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    /// Writes what waits and reads a bounded number of packets. Call when borrow_fd() is ready.
+    /// Writes what waits, reads a few packets. Call when borrow_fd() is ready.
     void handle_ready() noexcept;
     /// True while something waits for room in the socket: poll for EPOLLOUT too.
-    [[nodiscard]] bool wants_write() const noexcept { return !outbox_.empty(); }
+    [[nodiscard]] bool wants_write() const noexcept;
     [[nodiscard]] int borrow_fd() const noexcept { return channel_.borrow(); }
 
     /// Offers a window. The session takes leases of the blocks that its sensors allow, or counts the loss.
@@ -45,8 +46,7 @@ public:
     bool revoke_oldest() noexcept;
     /// Hub time at which the oldest held window ended; INT64_MAX when none is held.
     [[nodiscard]] std::int64_t oldest_held_ns() const noexcept { return held_.oldest_ns(); }
-    /// True while a window would be lost to this client, but not for longer than a recording waits: ask before every
-    /// one.
+    /// True while a window would be lost to this client, for as long as a recording waits: ask before every one.
     [[nodiscard]] bool holds_up(std::int64_t now_ns) noexcept;
     void notify(NoticeKind kind, std::string_view text) noexcept;
     /// These sensors are gone for this session, also if they come back; what it holds stays readable.
@@ -54,6 +54,8 @@ public:
     /// To a provider: which kinds are wanted, or none.
     void start_provider(SensorSet sensors, std::uint32_t run, std::int64_t hub_start_ns) noexcept;
     void stop_provider() noexcept;
+    /// Some answer has grown: sends what this session reads of it.
+    void pump_answers() noexcept;
     /// Ends a session that has not begun to stream by its deadline.
     void check_deadline(std::int64_t now_ns) noexcept;
     /// Gives up every lease, sensor and quota at once and tells the peer by end of file; the descriptor itself is
@@ -81,6 +83,7 @@ private:
     void handle_release(const Request& request);
     void handle_provide(const Request& request);
     void handle_provider_ready();
+    void handle_answer(const Request& request);
     [[nodiscard]] bool may_ask_again();
     void ask(const std::vector<std::string>& actions);
     void on_verdict(Verdict verdict, const std::string& denied_action);
@@ -107,14 +110,12 @@ private:
     bool provides_ = false;
     std::int64_t full_since_ns_ = 0;  ///< hub time; 0 = the client can take a window
     Counters counters_;
+    std::unique_ptr<AnswerStreams> answers_;  ///< null until the first question
     std::optional<std::uint64_t> upstream_base_count_;
     std::uint64_t newest_id_ = 0;
     std::int64_t captured_at_ns_ = 0;
     SessionEnd end_;
     std::shared_ptr<char> alive_ = std::make_shared<char>();  ///< an answer of the authority may outlive the session
 };
-
-/// The word of org.perceptd1.Session.State.
-const char* name_of(Session::State state) noexcept;
 
 }  // namespace perceptd::session

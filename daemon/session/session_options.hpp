@@ -18,6 +18,10 @@ class Session;
 enum class EndCause : std::uint8_t { Client, Requested, PeerGone, Revoked, Protocol, Timeout, Unresponsive, Shutdown };
 const char* name_of(EndCause cause) noexcept;
 
+enum class SessionState : std::uint8_t { Hello, Subscribe, Authorizing, Streaming, Mapping, Providing, Closed };
+/// The word of org.perceptd1.Session.State.
+const char* name_of(SessionState state) noexcept;
+
 struct SessionEnd {
     EndCause cause = EndCause::Client;
     std::string text;  ///< for people

@@ -19,7 +19,11 @@ std::vector<std::string> Session::granted_actions() const {
     if (provides_) {
         return {kManageAction};
     }
-    return actions_of(state_ == State::Streaming ? sensors_ : options_.granted);
+    std::vector<std::string> actions = actions_of(state_ == State::Streaming ? sensors_ : options_.granted);
+    if (answers_ && answers_->is_granted()) {
+        actions.emplace_back(kInferAction);
+    }
+    return actions;
 }
 
 void Session::handle_hello(const Request& request) {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "session/answer_wire.hpp"
+
 namespace perceptd::session {
 namespace {
 
@@ -141,7 +143,10 @@ Request Wire::decode(std::span<const std::byte> bytes) {
             request.offer = offer_of(in.provide());
             return request;
         case v1::ClientMessage::kProviderReady: request.kind = Request::Kind::ProviderReady; return request;
-        case v1::ClientMessage::BODY_NOT_SET: break;
+        default: break;
+    }
+    if (read_answer_request(in, request)) {
+        return request;
     }
     return broken("the message has no body that this version knows; send Hello with the versions you speak");
 }
@@ -246,17 +251,7 @@ std::span<const std::byte> Wire::notice(NoticeKind kind, std::string_view text, 
 std::span<const std::byte> Wire::error(const Error& error, bool fatal) {
     v1::Error& out = *messages_->out.mutable_error();
     out.Clear();
-    out.set_code(static_cast<v1::ErrorCode>(error.code()));
-    out.set_text(error.what());
-    if (error.limit) {
-        out.set_limit(*error.limit);
-    }
-    if (error.used) {
-        out.set_used(*error.used);
-    }
-    if (error.retry_after_ms) {
-        out.set_retry_after_ms(*error.retry_after_ms);
-    }
+    fill(out, error);
     out.set_fatal(fatal);
     return messages_->encode(messages_->out);
 }

@@ -1,4 +1,4 @@
-// channel.proto in and out of bytes; the only pair in the daemon that knows protobuf.
+// channel.proto in and out of bytes; with answer_wire.hpp the only pair in the daemon that knows protobuf.
 // Owns its messages and one output buffer, which it reuses so that a window costs no allocation in steady state.
 // Never trusts what it decodes, never does I/O.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "generate/question.hpp"
 #include "session/delivery.hpp"
 #include "session/feed.hpp"
 
@@ -21,7 +22,18 @@ inline constexpr std::size_t kReleaseIdsMax = 256;
 
 /// A decoded ClientMessage. `window_ids` is valid until the next decode().
 struct Request {
-    enum class Kind : std::uint8_t { Broken, Hello, Subscribe, Release, Bye, Provide, ProviderReady };
+    enum class Kind : std::uint8_t {
+        Broken,
+        Hello,
+        Subscribe,
+        Release,
+        Bye,
+        Provide,
+        ProviderReady,
+        Generate,
+        StopGeneration,
+        Resume
+    };
     Kind kind = Kind::Broken;
     const char* fault = "";  ///< Broken: why, for the error's text
     std::uint32_t version_min = 0;
@@ -30,6 +42,10 @@ struct Request {
     bool sensors_known = true;  ///< false: Subscribe named a sensor that this version does not know
     std::span<const std::uint64_t> window_ids;
     sensor::Offer offer;  ///< Provide: unchecked, but every number and enumerator is one
+    std::uint64_t request_id = 0;
+    std::uint64_t generation_id = 0;
+    std::uint64_t next_number = 0;
+    generate::Question question;  ///< Generate: unchecked
 };
 
 /// Thread-bound. Each encoder's result is valid until the next encoder call.

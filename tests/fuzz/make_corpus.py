@@ -37,6 +37,53 @@ def client_messages():
     write("fuzz_session", "twice", packets((2, hello), (2, hello)))
 
 
+def questions():
+    generate = message(f20=message(f1=7, f2=b"small", f4=b"hello", f6=20, f7=[b"stop", b"\n"], f8=9))
+    stop = message(f21=message(f1=5))
+    resume = message(f22=message(f1=8, f2=5, f3=3))
+    hello = message(f1=message(f1=1, f2=1))
+    for name, content in {"generate": generate, "stop_generation": stop, "resume": resume}.items():
+        write("fuzz_wire", name, content)
+    write("fuzz_session", "questions", packets((2, hello), (2, generate), (2, resume), (2, stop), (2, generate)))
+    begun = message(f20=message(f1=1, f2=5, f3=5, f5=9, f6=20, f7=512))
+    refused = message(f21=message(f1=2, f2=message(f1=6, f2=b"too many", f3=4, f4=4)))
+    token = message(f22=message(f1=5, f3=varint(17) + varint(400), f4="h\u00e9".encode(), f5=1, f7=message(f1=9, f2=512)))
+    write("fuzz_client", "answers", packets((0, begun), (0, token), (0, refused), (0, token)))
+
+
+def crc32c(content):
+    value = 0xffffffff
+    for byte in content:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
+    return value ^ 0xffffffff
+
+
+def journals():
+    """By the format's description in daemon/store/record.hpp, not by its code."""
+    def text(content):
+        return varint(len(content)) + content
+
+    def ids(numbers):
+        return varint(len(numbers)) + b"".join(varint(number) for number in numbers)
+
+    def record(seq, kind, position, numbers, detail):
+        payload = (struct.pack("<QB", seq, kind) + varint(7) + varint(position) + struct.pack("<QQ", 11, 12) + ids(numbers)
+                   + text(detail))
+        return struct.pack("<II", len(payload), crc32c(payload)) + payload
+
+    options = struct.pack("<Q4f", 11, 0.8, 1.0, 0.0, 1.0) + varint(0) + varint(64) + varint(1) + varint(3) + struct.pack(
+        "<f", -1.0) + varint(20) + varint(1) + text(b"stop") + varint(1)
+    request = varint(1) + text(b"1.0.0") + options
+    start = varint(1000) + varint(7) + text(b"small") + text(b"ab") + text(request) + varint(1700000000000)
+    begin = record(0, 1, 3, [1, 2, 300], start)
+    whole = begin + record(1, 2, 3, [5, 4000000000], b"") + record(2, 2, 5, [6], b"") + record(3, 3, 6, [], b"stop_token")
+    write("fuzz_journal", "whole", whole)
+    write("fuzz_journal", "torn", whole[:-5])
+    write("fuzz_journal", "continued", record(0, 1, 43, [1, 2, 300], start) + record(1, 2, 43, [9], b""))
+
+
 def server_messages():
     def arena(number, kind):
         return message(f1=number, f2=kind, f3=2, f4=65536, f5=65536, f6=1)
@@ -98,6 +145,8 @@ def recordings():
 
 
 client_messages()
+questions()
+journals()
 server_messages()
 shared_memory()
 configurations()

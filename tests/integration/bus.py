@@ -54,6 +54,7 @@ def check_contract_and_sessions():
         for sensor in ("camera", "microphone", "imu"):
             compare_contract(place, f"{ROOT}/sensor/{sensor}", "org.perceptd1.Sensor")
         compare_contract(place, path, "org.perceptd1.Session")
+        compare_contract(place, f"{ROOT}/ledger", "org.perceptd1.Ledger")
 
         sensors = {sensor["name"]: sensor for sensor in place.listing("sensors")}
         check(sensors["camera"]["health"] == "streaming" and sensors["microphone"]["health"] == "off",

@@ -139,12 +139,13 @@ BusClient::BusClient(const std::string& bus) : name_(display_name(bus)) {
     }
 }
 
-Json BusClient::call(const std::string& path, const char* interface, const char* method, const std::string* argument) {
+Json BusClient::call(const std::string& path, const char* interface, const char* method, char argument_type,
+                     const void* argument) {
     sd_bus_message* question = nullptr;
     check(sd_bus_message_new_method_call(bus_.get(), &question, kBusName, path.c_str(), interface, method));
     const Message owned_question(question);
-    if (argument != nullptr) {
-        check(sd_bus_message_append_basic(question, SD_BUS_TYPE_STRING, argument->c_str()));
+    if (argument_type != 0) {
+        check(sd_bus_message_append_basic(question, argument_type, argument));
     }
     sd_bus_error error = SD_BUS_ERROR_NULL;
     sd_bus_message* answer = nullptr;
@@ -159,11 +160,16 @@ Json BusClient::call(const std::string& path, const char* interface, const char*
 }
 
 Json BusClient::properties(const std::string& path, const std::string& interface) {
-    return call(path, "org.freedesktop.DBus.Properties", "GetAll", &interface);
+    return call(path, "org.freedesktop.DBus.Properties", "GetAll", SD_BUS_TYPE_STRING, interface.c_str());
 }
 
 Json BusClient::objects() {
-    return call("/org/perceptd1", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", nullptr);
+    return call("/org/perceptd1", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", 0, nullptr);
+}
+
+Json BusClient::ask(const std::string& path, const char* interface, const char* method, bool argument) {
+    const int value = argument ? 1 : 0;
+    return call(path, interface, method, SD_BUS_TYPE_BOOLEAN, &value);
 }
 
 }  // namespace perceptctl

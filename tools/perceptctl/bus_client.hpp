@@ -1,6 +1,6 @@
 // The daemon's objects on the message bus, as JSON.
 // Owns the connection to the bus.
-// Never changes anything, and never waits longer than a few seconds.
+// Never changes anything but what `ask` is told to, and never waits longer than a few seconds.
 #pragma once
 
 #include <memory>
@@ -23,14 +23,17 @@ public:
     [[nodiscard]] Json properties(const std::string& path, const std::string& interface);
     /// Everything below /org/perceptd1: {path: {interface: {property: value}}}.
     [[nodiscard]] Json objects();
+    /// Calls a method with one boolean; its first result.
+    [[nodiscard]] Json ask(const std::string& path, const char* interface, const char* method, bool argument);
 
 private:
     struct Close {
         void operator()(sd_bus* bus) const noexcept;
     };
 
-    [[nodiscard]] Json call(const std::string& path, const char* interface, const char* method,
-                            const std::string* argument);
+    /// `argument_type` 0: none.
+    [[nodiscard]] Json call(const std::string& path, const char* interface, const char* method, char argument_type,
+                            const void* argument);
 
     std::string name_;
     std::unique_ptr<sd_bus, Close> bus_;

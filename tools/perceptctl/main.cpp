@@ -7,6 +7,8 @@
 #include <percept/percept.hpp>
 #include <stdexcept>
 
+#include "ask.hpp"
+#include "ledger.hpp"
 #include "listing.hpp"
 #include "watch.hpp"
 
@@ -16,6 +18,9 @@ using perceptctl::ListingOptions;
 
 struct Commands {
     perceptctl::WatchOptions watch;
+    perceptctl::AskOptions ask;
+    perceptctl::LedgerOptions ledger;
+    std::string ledger_action;
     ListingOptions listing;
     std::function<int()> chosen;
 };
@@ -43,6 +48,63 @@ void add_watch(CLI::App& app, Commands& commands) {
     watch->callback([&commands] { commands.chosen = [&commands] { return perceptctl::watch(commands.watch); }; });
 }
 
+void add_ask(CLI::App& app, Commands& commands) {
+    perceptctl::AskOptions& options = commands.ask;
+    options.socket_path = PERCEPT_DEFAULT_SOCKET;
+    CLI::App* const ask = app.add_subcommand(
+        "ask", "Asks a model and shows its answer as it is made; Ctrl-C ends the answer, nothing else does.");
+    ask->add_option("model", options.model, "A name of the daemon's model folders");
+    ask->add_option("prompt", options.prompt, "The user's words");
+    CLI::Option* const resume =
+        ask->add_option("--resume", options.resume, "Instead of asking: an earlier answer, running, cut short or over")
+            ->type_name("ID")
+            ->check(CLI::PositiveNumber);
+    ask->add_option("--from", options.from, "With --resume: the first token to show")->type_name("N")->needs(resume);
+    ask->add_option("--thread", options.thread, "The dialogue that goes on; --json shows it")
+        ->type_name("ID")
+        ->excludes(resume);
+    ask->add_option("--temperature", options.temperature, "0: always the likeliest token")->capture_default_str();
+    CLI::Option* const seed =
+        ask->add_option("--seed", options.seed, "The same seed gives the same answer on any machine");
+    ask->add_option("--top-k", options.top_k, "0: all")->capture_default_str();
+    ask->add_option("--top-p", options.top_p, "0: all")->capture_default_str();
+    ask->add_option("--min-p", options.min_p, "0: all")->capture_default_str();
+    ask->add_option("--repetition-penalty", options.repetition_penalty, "0: none")->capture_default_str();
+    ask->add_option("--tokens", options.tokens_max, "At most so many; 0: 256, or what the context has left")
+        ->capture_default_str();
+    ask->add_option("--stop", options.stops, "A string that ends the answer; may be repeated")->allow_extra_args(false);
+    ask->add_option("--socket", options.socket_path, "The daemon's channel socket")
+        ->type_name("PATH")
+        ->capture_default_str();
+    ask->add_flag("--json", options.json, "One JSON object per part; the last one is the whole answer");
+    ask->callback([&commands, seed, resume] {
+        perceptctl::AskOptions& chosen = commands.ask;
+        chosen.has_seed = seed->count() > 0;
+        const bool is_question = !chosen.prompt.empty() || !chosen.model.empty();
+        if (is_question == (resume->count() > 0)) {
+            throw CLI::ValidationError("ask", "needs MODEL and \"PROMPT\", or --resume ID");
+        }
+        commands.chosen = [&commands] { return perceptctl::ask(commands.ask); };
+    });
+}
+
+void add_ledger(CLI::App& app, Commands& commands) {
+    perceptctl::LedgerOptions& options = commands.ledger;
+    CLI::App* const ledger = app.add_subcommand(
+        "ledger", "Shows what is kept of you on this device: sessions, answers, who used which sensor when.");
+    std::string& action = commands.ledger_action;
+    ledger->add_option("action", action, "erase: deletes that, and your kept answers")->check(CLI::IsMember({"erase"}));
+    ledger->add_option("--bus", options.bus, "The daemon's bus: system, session or a D-Bus address")
+        ->type_name("BUS")
+        ->capture_default_str();
+    ledger->add_flag("--json", options.json, "JSON instead of tables");
+    ledger->add_flag("--all", options.everybody, "Everybody's; for who may manage the device");
+    ledger->callback([&commands] {
+        commands.ledger.erases = commands.ledger_action == "erase";
+        commands.chosen = [&commands] { return perceptctl::show_or_erase_ledger(commands.ledger); };
+    });
+}
+
 void add_listing(CLI::App& app, Commands& commands, const char* name, const char* text,
                  int (*show)(const ListingOptions&)) {
     CLI::App* const listing = app.add_subcommand(name, text);
@@ -65,6 +127,8 @@ int main(int argc, char** argv) {
     add_listing(app, commands, "sessions", "Lists the open sessions of all clients.", perceptctl::show_sessions);
     add_listing(app, commands, "config", "Shows the configuration that is in force.", perceptctl::show_config);
     add_watch(app, commands);
+    add_ask(app, commands);
+    add_ledger(app, commands);
 
     try {
         app.parse(argc, argv);

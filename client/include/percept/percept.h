@@ -1,4 +1,5 @@
-/* The C interface of libpercept: synchronized windows of perceptd's sensors, read in place from shared memory.
+/* The C interface of libpercept: synchronized windows of perceptd's sensors, read in place from shared memory, and the
+ * answers of its models.
  * Owns a percept_client and every mapping behind it; hands out read-only views of windows.
  * Never copies sensor data, never writes shared memory, never starts a thread.
  *
@@ -58,6 +59,24 @@ enum {
     PERCEPT_NOTICE_END_OF_STREAM = 4u,
     PERCEPT_NOTICE_SHUTTING_DOWN = 5u,
     PERCEPT_NOTICE_SESSION_END = 6u
+};
+
+/* percept_part.finish: why an answer ended. */
+enum {
+    PERCEPT_FINISH_NONE = 0u, /* it goes on */
+    PERCEPT_FINISH_STOP_TOKEN = 1u,
+    PERCEPT_FINISH_STOP_STRING = 2u,
+    PERCEPT_FINISH_TOKENS_MAX = 3u,
+    PERCEPT_FINISH_CANCELLED = 4u,
+    PERCEPT_FINISH_FAILED = 5u,
+    PERCEPT_FINISH_INTERRUPTED = 6u /* percept_resume goes on with it later */
+};
+
+/* percept_part.headroom_level. */
+enum {
+    PERCEPT_HEADROOM_NORMAL = 0u,
+    PERCEPT_HEADROOM_SOFT = 1u, /* 75 % of the context are used */
+    PERCEPT_HEADROOM_HARD = 2u  /* 90 % */
 };
 
 typedef struct percept_client percept_client;
@@ -141,6 +160,56 @@ typedef struct percept_notice {
     uint32_t reserved;
 } percept_notice;
 
+/* What to ask a model. Start from PERCEPT_QUESTION_INIT; a member that is 0 has its default. */
+typedef struct percept_question {
+    uint64_t struct_bytes;    /* sizeof(percept_question): how much of it the caller knows */
+    const char* model;        /* a name of the daemon's model folders; NULL with `thread`: the dialogue's */
+    const char* version;      /* NULL: the newest */
+    const char* prompt;       /* the user's words, UTF-8, not empty */
+    uint64_t thread;          /* percept_answer.thread of an earlier answer: the dialogue goes on; 0: a new one */
+    uint64_t seed;            /* counts only with has_seed */
+    uint32_t has_seed;        /* 0: the daemon draws one */
+    uint32_t tokens_max;      /* 0: 256, or what the context has left */
+    float temperature;        /* 0: always the likeliest token */
+    uint32_t top_k;           /* 0: all */
+    float top_p;              /* 0: all */
+    float min_p;              /* 0: all */
+    float repetition_penalty; /* 0: none */
+    uint32_t stop_count;      /* of `stops` */
+    const char* const* stops; /* UTF-8 strings that end the answer */
+} percept_question;
+
+#define PERCEPT_QUESTION_INIT \
+    { sizeof(percept_question), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* An answer that has begun. Its id is below 2^53 and good for percept_resume also after a restart of client or daemon.
+ */
+typedef struct percept_answer {
+    uint64_t generation_id;
+    uint64_t thread;
+    uint64_t next_number; /* of the first token that follows */
+    uint64_t prompt_tokens;
+    uint64_t tokens_max;
+    uint64_t context_tokens_max;
+    uint64_t seed;
+} percept_answer;
+
+/* A part of an answer. `text` is whole UTF-8 characters and may lag behind the tokens until the last part. */
+typedef struct percept_part {
+    uint64_t generation_id;
+    uint64_t first_number; /* of token_ids[0]; the first token of an answer is 0 */
+    const uint32_t* token_ids;
+    const char* text;    /* NUL-terminated */
+    const char* failure; /* why it failed or was interrupted; empty otherwise */
+    uint64_t text_bytes;
+    uint64_t context_used_tokens;     /* exact; 0 = this part does not say */
+    uint64_t context_capacity_tokens; /* 0 = not known */
+    uint32_t token_count;
+    uint32_t finish; /* PERCEPT_FINISH_...: not NONE = the last part */
+    uint32_t headroom_level;
+    uint32_t reserved;
+} percept_part;
+
 /// Opens a session on the daemon's socket; NULL = PERCEPT_DEFAULT_SOCKET. On success *client is to be given to
 /// percept_close; on error it is NULL and percept_last_error(NULL) says why.
 PERCEPT_API int percept_connect(const char* socket_path, percept_client** client);
@@ -165,6 +234,25 @@ PERCEPT_API int percept_window_is_valid(const percept_client* client, const perc
 
 /// Gives the window's slots back to the daemon; the window may not be touched after. Never blocks.
 PERCEPT_API int percept_release(percept_client* client, const percept_window* window);
+
+/// Asks a model and waits until the answer has begun; -1 = as long as it takes. Loading a model may take seconds. After
+/// PERCEPT_ERROR_NOT_AUTHORIZED or PERCEPT_ERROR_REFUSED another question is allowed. The answer goes on when this
+/// client does not: percept_stop ends it, percept_close does not.
+PERCEPT_API int percept_ask(percept_client* client, const percept_question* question, int timeout_ms,
+                            percept_answer* answer);
+
+/// Reads an answer of this user from token `next_number` on: one that runs, one that was cut short by a crash (it goes
+/// on with the same tokens), or one that is over. Otherwise as percept_ask.
+PERCEPT_API int percept_resume(percept_client* client, uint64_t generation_id, uint64_t next_number, int timeout_ms,
+                               percept_answer* answer);
+
+/// Waits for the next part of any answer that this client reads; 0 = do not wait, -1 = as long as it takes. *part is
+/// good until the next call on the client; NULL unless PERCEPT_OK is returned. A signal ends the wait with
+/// PERCEPT_TIMEOUT.
+PERCEPT_API int percept_next_part(percept_client* client, int timeout_ms, const percept_part** part);
+
+/// Ends an answer of this user; its last part says PERCEPT_FINISH_CANCELLED. Never blocks.
+PERCEPT_API int percept_stop(percept_client* client, uint64_t generation_id);
 
 /// The channel's descriptor for poll(POLLIN), still owned by the client; readable = percept_next_window has work.
 PERCEPT_API int percept_fd(const percept_client* client);

@@ -108,6 +108,31 @@ public:
         return status == PERCEPT_OK ? std::optional<Window>(std::in_place, client_, window) : std::nullopt;
     }
 
+    /// Asks a model; the answer has begun. Throws Error, also when that does not happen in time.
+    [[nodiscard]] percept_answer ask(const percept_question& question, int timeout_ms = -1) {
+        percept_answer answer{};
+        if (check(percept_ask(client_, &question, timeout_ms, &answer)) == PERCEPT_TIMEOUT) {
+            throw Error(PERCEPT_TIMEOUT, "the answer did not begin in time");
+        }
+        return answer;
+    }
+    /// Reads an answer from a token on. Throws as ask().
+    [[nodiscard]] percept_answer resume(std::uint64_t generation_id, std::uint64_t next_number, int timeout_ms = -1) {
+        percept_answer answer{};
+        if (check(percept_resume(client_, generation_id, next_number, timeout_ms, &answer)) == PERCEPT_TIMEOUT) {
+            throw Error(PERCEPT_TIMEOUT, "the answer did not begin in time");
+        }
+        return answer;
+    }
+    /// Null: no part in time. Good until the next call on the client. Throws Error.
+    [[nodiscard]] const percept_part* next_part(int timeout_ms = -1) {
+        const percept_part* part = nullptr;
+        check(percept_next_part(client_, timeout_ms, &part));
+        return part;
+    }
+    /// Ends an answer. Throws Error.
+    void stop(std::uint64_t generation_id) { check(percept_stop(client_, generation_id)); }
+
     /// Ends the session; false = the final statistics did not come in time. Throws Error.
     bool end(int timeout_ms = 2000) { return check(percept_end(client_, timeout_ms)) == PERCEPT_OK; }
     [[nodiscard]] percept_statistics last_statistics() const noexcept { return percept_last_statistics(client_); }

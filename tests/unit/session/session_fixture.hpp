@@ -49,6 +49,8 @@ class FakeFeed : public Feed {
 public:
     StreamOffer offer;
     int attached_count = 0;
+    Answers* answering = nullptr;
+    Answers* answers() noexcept override { return answering; }
 
     StreamOffer attach(std::uint64_t, SensorSet) override {
         ++attached_count;
