@@ -148,8 +148,7 @@ void LedgerObject::serve(const sdbus::MethodCall& call, bool wants_everybody, Wo
                                      }
                                      guard_call(call, [&] {
                                          if (verdict == session::Verdict::Denied) {
-                                             throw Error(ErrorCode::NotAuthorized,
-                                                         "you may not do " + denied + "; ask the device's owner");
+                                             throw Error(ErrorCode::NotAuthorized, authority_.denial(denied));
                                          }
                                          if (verdict != session::Verdict::Granted) {
                                              throw Error(

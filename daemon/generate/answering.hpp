@@ -35,7 +35,8 @@ struct AnsweringOptions {
     std::size_t running_per_user_max = 4;
     std::size_t running_max = 4;
     /// Who was answered how much, on the answering thread, when an answer ends or is interrupted.
-    std::function<void(std::uint32_t uid, const std::string& model, std::uint64_t tokens, bool is_new_turn)> on_answered;
+    std::function<void(std::uint32_t uid, const std::string& model, std::uint64_t tokens, bool is_new_turn)>
+        on_answered;
 };
 
 /// Threads: main thread.

@@ -17,6 +17,18 @@ namespace {
 
 constexpr std::uint32_t kTokensAtFirst = 8;
 
+/// Before anything is allocated by its numbers: they may come from a client.
+const DecoderProgram& bounded(const DecoderProgram& program) {
+    if (program.tokens_max < 1 || program.tokens_max > kJobTokensMax || program.logit_rows_max < 1 ||
+        program.logit_rows_max > program.tokens_max) {
+        throw Error(ErrorCode::InvalidArgument, program.path + ": a job has 1 to " + std::to_string(kJobTokensMax) +
+                                                    " tokens, not " + std::to_string(program.tokens_max) +
+                                                    ", and logits of 1 to as many of them, not " +
+                                                    std::to_string(program.logit_rows_max));
+    }
+    return program;
+}
+
 engine::DecoderOptions decoder_options(const DecoderProgram& program) {
     engine::DecoderOptions options;
     options.limits.tokens_max = program.tokens_max;
@@ -30,7 +42,7 @@ engine::DecoderOptions decoder_options(const DecoderProgram& program) {
 class CpuDecoder final : public CpuProgram {
 public:
     CpuDecoder(const DecoderProgram& program, const CpuDecoderOptions& options)
-        : program_(program),
+        : program_(bounded(program)),
           segment_ns_(options.segment_ns),
           team_({.worker_count = options.worker_count, .cpu_indices = {}, .fifo_priority = options.fifo_priority}),
           decoder_(engine::DecoderRuntime::load(program.path, team_, decoder_options(program))),

@@ -175,9 +175,10 @@ bool DeviceCpu::push(const Command& command) noexcept {
     if (!commands_.push(command)) {
         return false;
     }
-    // Ordered against the device's thread: it says that it sleeps before it looks a last time.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (is_idle_.load(std::memory_order_relaxed)) {
+    // Two exchanges of one word order this against the device's thread, which says that it sleeps before it looks a
+    // last time: either it sees the command, or this sees that it sleeps. (A fence would do too; ThreadSanitizer knows
+    // none.)
+    if (is_idle_.exchange(false, std::memory_order_acq_rel)) {
         signal_event(work_.borrow());
     }
     return true;

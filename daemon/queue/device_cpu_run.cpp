@@ -49,8 +49,7 @@ void DeviceCpu::serve(const std::atomic<bool>& stop) noexcept {
         take_commands();
         const std::size_t next = held_.next();
         if (next == RunQueue::kNone) {
-            is_idle_.store(true, std::memory_order_relaxed);
-            std::atomic_thread_fence(std::memory_order_seq_cst);
+            static_cast<void>(is_idle_.exchange(true, std::memory_order_acq_rel));
             // The stop flag is set before its wake-up, which always writes.
             if (commands_.size() == 0 && !stop.load(std::memory_order_acquire)) {
                 pollfd work{work_.borrow(), POLLIN, 0};

@@ -35,15 +35,17 @@ struct StandardProgram {
     std::uint32_t height = 0, width = 0, channels = 0, outputs = 0, kernel = 0, stride = 0;  ///< of a convolution
 };
 
+inline constexpr std::uint32_t kJobTokensMax = 8192;
+
 /// A decoder in a GGUF file. Jobs: one input, token ids (i32, 1 to tokens_max, each in the vocabulary, from position
 /// 0); one output, the logits (f32, vocabulary size) of the last token, or of as many last tokens as the output has
 /// room for; its size is a multiple of one token's logits.
 struct DecoderProgram {
-    std::string path;           ///< checked by model::Package or the configuration beforehand
-    std::string digest;         ///< SHA-256 of the file as the manifest says; empty: unknown
-    std::string weight_folder;  ///< for packed weights; empty: packed at every load
-    std::uint32_t tokens_max = 512;
-    std::uint32_t logit_rows_max = 17;
+    std::string path;                   ///< checked by model::Package or the configuration beforehand
+    std::string digest;                 ///< SHA-256 of the file as the manifest says; empty: unknown
+    std::string weight_folder;          ///< for packed weights; empty: packed at every load
+    std::uint32_t tokens_max = 512;     ///< at most kJobTokensMax and the model's context
+    std::uint32_t logit_rows_max = 17;  ///< at most tokens_max
 };
 
 /// A file of the vendor's compiler, from a model package's variant.

@@ -75,8 +75,7 @@ void AnswerStreams::decided(Verdict verdict, const std::string& denied_action) {
         if (verdict == Verdict::Granted) {
             submit(request);
         } else if (verdict == Verdict::Denied) {
-            refuse(request, Error(ErrorCode::NotAuthorized,
-                                  "polkit does not grant " + denied_action + "; ask the device's owner"));
+            refuse(request, Error(ErrorCode::NotAuthorized, authority_.denial(denied_action)));
         } else {
             refuse(request, Error(ErrorCode::AuthorityUnavailable,
                                   "polkit does not answer, so nothing is granted; is it running?"));
