@@ -61,7 +61,7 @@ RingId RingService::add(std::unique_ptr<JobRing> ring) {
         }
         watch(epoll_.borrow(), ring->submission_bell(), i);
         const RingId id = (next_generation_++ << kSlotBits) | i;
-        slot.idle_bells = 0;
+        slot.idle_bells.store(0, std::memory_order_relaxed);
         slot.is_broken = false;
         slot.owned = std::move(ring);
         slot.id.store(id, std::memory_order_relaxed);
@@ -147,7 +147,7 @@ bool RingService::serve_slot(Slot& slot, JobRing& ring) noexcept {
             give_up(slot, "a submission has the stamp of another place");
             return true;
         }
-        slot.idle_bells = 0;
+        slot.idle_bells.store(0, std::memory_order_relaxed);
         job_count_.store(job_count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         std::uint32_t status = PERCEPT_JOB_DONE;
         if (fault_of(entry) != nullptr) {
@@ -204,7 +204,7 @@ void RingService::sleep() noexcept {
     const int count = serve_all() ? 0 : ::epoll_wait(epoll_.borrow(), events.data(), int(events.size()), -1);
     for (int i = 0; i < count; ++i) {
         const std::uint64_t tag = events[static_cast<std::size_t>(i)].data.u64;
-        if (tag < kRingsMax && ++slots_[tag].idle_bells == kIdleBellsMax &&
+        if (tag < kRingsMax && slots_[tag].idle_bells.fetch_add(1, std::memory_order_relaxed) + 1 == kIdleBellsMax &&
             slots_[tag].ring.load(std::memory_order_acquire) != nullptr) {
             give_up(slots_[tag], "it rings and rings and submits nothing");
         }

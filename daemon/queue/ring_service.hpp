@@ -62,8 +62,8 @@ private:
         std::unique_ptr<JobRing> owned;  // the creator's
         std::atomic<JobRing*> ring{nullptr};
         std::atomic<RingId> id{0};
-        std::uint32_t idle_bells = 0;  // the ring thread's, as all below
-        bool is_broken = false;
+        std::atomic<std::uint32_t> idle_bells{0};  // the ring thread's; set back when the slot is taken anew
+        bool is_broken = false;                    // the ring thread's
     };
     struct Answer {
         RingId ring;

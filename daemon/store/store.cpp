@@ -384,7 +384,7 @@ void Store::ask(Work work, std::function<void(std::exception_ptr)> done) {
         }
         {
             const std::lock_guard lock(mutex_);
-            replies_.push_back([done, failure] { done(failure); });
+            replies_.push_back([done, failure = std::move(failure)] { done(failure); });
         }
         signal_event(replies_ready_.borrow());
     });
@@ -392,17 +392,21 @@ void Store::ask(Work work, std::function<void(std::exception_ptr)> done) {
 
 void Store::run(Work work) {
     require_open();
-    std::promise<void> promise;
-    std::future<void> done = promise.get_future();
-    enqueue([this, &work, &promise] {
+    // The failure is the caller's alone once it is seen: this thread lets go of it before it tells.
+    const auto promise = std::make_shared<std::promise<std::exception_ptr>>();
+    std::future<std::exception_ptr> done = promise->get_future();
+    enqueue([this, &work, promise] {
+        std::exception_ptr failure;
         try {
             work(open_->tables);
-            promise.set_value();
         } catch (...) {
-            promise.set_exception(std::current_exception());
+            failure = std::current_exception();
         }
+        promise->set_value(std::move(failure));
     });
-    done.get();
+    if (const std::exception_ptr failure = done.get()) {
+        std::rethrow_exception(failure);
+    }
 }
 
 void Store::run_replies() {
